@@ -1,0 +1,256 @@
+"""A knowledge base on disk: one folder, one manifest, parts that appear whole or not at all.
+
+    KB/manifest.json                   format version and, per part: folder, config, parents, checksums
+    KB/parts/<part>-<id>/...           .npy arrays (memory-mapped), Parquet/Arrow tables, safetensors, FAISS files
+    KB/parts/.new-<part>-<random>/     a part being written; never referenced, removed by the next writer
+
+A part's id is a hash of its contents. Writing a part means: fill a `.new-` folder, checksum it, rename it to its id,
+then replace the manifest. Each of these is atomic, so a killed job leaves the old part or the new one, and readers that
+hold the old one memory-mapped keep it.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deeped_ray import __version__
+from deeped_ray.types import DeepEdError
+
+FORMAT = 1
+MAKERS = {
+    "pages": "jobs/build_corpus.py",
+    "corpus": "jobs/build_corpus.py",
+    "words": "jobs/build_corpus.py",
+    "vectors": "jobs/embed_entities.py",
+    "index": "jobs/build_index.py",
+    "linker": "jobs/train_linker.py",
+}
+# Small files are hashed whenever their part is opened. Large ones only by `verify`, since hashing gigabytes would take
+# longer than everything else a reader does at start; their size is always checked.
+HASH_ON_OPEN_BYTES = 16 * 2**20
+_ALIVE = ".writing"
+
+
+class ArtifactError(DeepEdError):
+    """A part is missing, stale, damaged or of another format."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One opened part: `part.path / "vectors.npy"`, or `part.array("vectors")`."""
+
+    name: str
+    id: str
+    path: Path
+    record: Mapping[str, Any]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return dict(self.record["config"])
+
+    def array(self, name: str) -> npt.NDArray[Any]:
+        """A memory-mapped, read-only array: processes of one node share its pages."""
+        array: npt.NDArray[Any] = np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        return array
+
+
+class KnowledgeBase:
+    """Reads and writes the parts of one knowledge-base folder."""
+
+    def __init__(self, root: str | Path, *, create: bool = False) -> None:
+        self.root = Path(root).expanduser().absolute()
+        if "working_dir_files" in self.root.parts or "working_dir_files" in Path(root).resolve().parts:
+            # `ray job submit --working-dir .` runs in a throw-away copy, where a relative --kb would be lost
+            raise DeepEdError(f"Knowledge base {root} lies in the job's temporary working directory. Give --kb as an absolute path.")
+        if create:
+            (self.root / "parts").mkdir(parents=True, exist_ok=True)
+        elif not self.root.is_dir():
+            raise ArtifactError(f"No knowledge base at {self.root}. Run {MAKERS['corpus']} --kb {self.root} first.")
+
+    # -- reading
+
+    def manifest(self) -> dict[str, Any]:
+        path = self.root / "manifest.json"
+        try:
+            manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            found = manifest["format"]
+        except FileNotFoundError:
+            return {"format": FORMAT, "parts": {}}
+        except (ValueError, KeyError, TypeError) as error:
+            raise ArtifactError(f"{path} is not a manifest ({error}). Restore it, or build the knowledge base again.") from error
+        if found != FORMAT:
+            raise ArtifactError(f"{self.root} has format {found}, this deeped-ray {__version__} reads format {FORMAT}. Use the version that wrote it, or run {MAKERS['corpus']} again.")
+        return manifest
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.manifest()["parts"]
+
+    def open(self, name: str) -> Part:
+        """The current version of a part, checked: present, complete, undamaged and made from the current parents."""
+        parts = self.manifest()["parts"]
+        remedy = f"Run {MAKERS[name]} --kb {self.root}"
+        if name not in parts:
+            raise ArtifactError(f"No {name} part in {self.root}. {remedy} first.")
+        record = parts[name]
+        for parent, parent_id in record["parents"].items():
+            if parts.get(parent, {}).get("id") != parent_id:
+                raise ArtifactError(f"The {name} part of {self.root} was made from an older {parent} part. {remedy} again.")
+        part = Part(name, record["id"], self.root / record["folder"], record)
+        problem = _damage(part, full=False)
+        if problem:
+            raise ArtifactError(f"The {name} part of {self.root} is damaged: {problem}. {remedy} again.")
+        return part
+
+    def verify(self) -> dict[str, str | None]:
+        """Hash every file of every part; a problem, or None, by part name."""
+        problems: dict[str, str | None] = {}
+        for name, record in self.manifest()["parts"].items():
+            problems[name] = _damage(Part(name, record["id"], self.root / record["folder"], record), full=True)
+        return problems
+
+    def is_current(self, name: str, *, config: object, parents: Sequence[str]) -> bool:
+        """Whether the part exists, is sound, and would come out the same if it were made now."""
+        try:
+            part = self.open(name)
+            return part.config == _plain(config) and set(part.record["parents"]) == set(parents)
+        except ArtifactError:
+            return False
+
+    # -- writing
+
+    @contextlib.contextmanager
+    def write(self, name: str, *, config: object, parents: Sequence[str]) -> Iterator[Path]:
+        """A folder to fill; it becomes the current part when the block ends without an exception."""
+        parent_ids = {parent: self.open(parent).id for parent in parents}
+        parts = self.root / "parts"
+        parts.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(parts)
+        folder = Path(tempfile.mkdtemp(prefix=f".new-{name}-", dir=parts))
+        alive = open(folder / _ALIVE, "w")  # noqa: SIM115 - held open, and so locked, until the part is committed
+        fcntl.flock(alive, fcntl.LOCK_EX)
+        try:
+            yield folder
+            (folder / _ALIVE).unlink()
+            files = {str(path.relative_to(folder)): _checksum(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+            if not files:
+                raise ArtifactError(f"Nothing was written for the {name} part.")
+            part_id = hashlib.sha256(json.dumps([name, files], sort_keys=True).encode()).hexdigest()[:16]
+            record = {
+                "id": part_id,
+                "folder": f"parts/{name}-{part_id}",
+                "made_by": MAKERS[name],
+                "deeped_ray": __version__,
+                "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                "config": _plain(config),
+                "parents": parent_ids,
+                "files": files,
+            }
+            with self._lock():
+                self._commit(name, folder, record)
+        finally:
+            alive.close()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _commit(self, name: str, folder: Path, record: dict[str, Any]) -> None:
+        manifest = self.manifest()
+        target = self.root / record["folder"]
+        if target.exists() and _damage(Part(name, record["id"], target, record), full=True):
+            shutil.rmtree(target)
+        if not target.exists():
+            folder.chmod(0o755)
+            os.rename(folder, target)
+            _sync_folder(target.parent)
+        previous = manifest["parts"].get(name)
+        manifest["parts"][name] = record
+        _replace(self.root / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True))
+        if previous and previous["folder"] != record["folder"]:
+            shutil.rmtree(self.root / previous["folder"], ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """One writer of the manifest at a time; the lock ends with its process."""
+        with open(self.root / ".lock", "w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+
+def fingerprint(path: Path, *, edge_bytes: int = 2**20) -> dict[str, Any]:
+    """Tells one input file from another without reading all of it: name, size, hash of the first and last mebibyte."""
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as handle:
+            digest = hashlib.sha256(handle.read(edge_bytes))
+            handle.seek(max(0, size - edge_bytes))
+            digest.update(handle.read(edge_bytes))
+    except OSError as error:
+        raise DeepEdError(f"Cannot read {path}: {error.strerror}.") from error
+    return {"file": path.name, "bytes": size, "edges_sha256": digest.hexdigest()}
+
+
+def _remove_abandoned(parts: Path) -> None:
+    """Delete what killed writers left behind: a living one holds the lock on its folder."""
+    for folder in parts.glob(".new-*"):
+        with contextlib.suppress(OSError), open(folder / _ALIVE) as alive:
+            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _plain(config: object) -> dict[str, Any]:
+    """A config as JSON would give it back, so that tuples and lists compare equal."""
+    plain = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
+    result: dict[str, Any] = json.loads(json.dumps(plain))
+    return result
+
+
+def _checksum(path: Path) -> dict[str, Any]:
+    with open(path, "rb") as handle:
+        os.fsync(handle.fileno())
+        digest = hashlib.sha256()
+        while block := handle.read(2**20):
+            digest.update(block)
+    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
+
+
+def _damage(part: Part, *, full: bool) -> str | None:
+    """What is wrong with the part's files, or None."""
+    for file, expected in part.record["files"].items():
+        path = part.path / file
+        if not path.is_file():
+            return f"{file} is missing"
+        size = path.stat().st_size
+        if size != expected["bytes"]:
+            return f"{file} has {size:,} bytes instead of {expected['bytes']:,}"
+        if (full or size <= HASH_ON_OPEN_BYTES) and _checksum(path) != expected:
+            return f"{file} does not match its checksum"
+    return None
+
+
+def _replace(path: Path, content: str) -> None:
+    """Write beside, flush to disk, rename over."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "w", encoding="utf-8") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(temporary, path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

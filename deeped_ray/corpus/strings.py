@@ -1,0 +1,58 @@
+"""A set of strings on disk that answers "which row is this one?" without a Python dict.
+
+Rows are ordered by a 64-bit hash; a look-up is a binary search in a memory-mapped array, then a comparison with the
+stored string, so that two strings with the same hash cannot be mistaken for each other.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+def hash64(string: str) -> int:
+    return int.from_bytes(blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def hash_order(strings: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The order in which `write` expects its strings: by hash, then by string."""
+    keys = [(hash64(string), string) for string in strings]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
+
+
+def write_strings(folder: Path, name: str, strings: Sequence[str]) -> None:
+    """Write distinct strings, given in `hash_order`, as `name.hashes.npy` and `name.arrow`."""
+    hashes = np.fromiter((hash64(string) for string in strings), dtype=np.uint64, count=len(strings))
+    assert np.all(hashes[1:] >= hashes[:-1]), "strings must come in hash order"
+    np.save(folder / f"{name}.hashes.npy", hashes)
+    table = pa.table({"string": pa.array(strings, type=pa.large_string())})
+    with pa.OSFile(str(folder / f"{name}.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+class StringIndex:
+    """Finds the row of a string."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._hashes = np.load(folder / f"{name}.hashes.npy", mmap_mode="r", allow_pickle=False)
+        source = pa.memory_map(str(folder / f"{name}.arrow"))
+        self._strings = pa.ipc.open_file(source).read_all().column("string").combine_chunks()
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __getitem__(self, row: int) -> str:
+        string: str = self._strings[row].as_py()
+        return string
+
+    def find(self, string: str) -> int | None:
+        key = np.uint64(hash64(string))
+        row = int(np.searchsorted(self._hashes, key))
+        while row < len(self._hashes) and self._hashes[row] == key:
+            if self[row] == string:
+                return row
+            row += 1
+        return None

@@ -1,0 +1,236 @@
+"""Word vectors x_w: read from a word2vec or GloVe file, or learned from the dump itself by PPMI and truncated SVD.
+
+The `words` part holds the vocabulary words that have a vector, in hash order: `words.hashes.npy`, `words.arrow`,
+`vectors.npy` [V, d] of unit length, `counts.npy` and `corpus_ids.npy` (their rows in the corpus vocabulary).
+"""
+
+import gzip
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse
+import scipy.sparse.linalg
+
+from deeped_ray.artifacts import KnowledgeBase, Part, fingerprint
+from deeped_ray.corpus.pages import page_shards, read_pages
+from deeped_ray.corpus.strings import StringIndex, write_strings
+from deeped_ray.progress import Progress
+from deeped_ray.text import is_content_word, tokenize
+from deeped_ray.types import DeepEdError, Page
+
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordVectorConfig:
+    """Where word vectors come from."""
+
+    word_vectors: Annotated[str | None, "word2vec .bin or .txt, or GloVe text, also gzipped; default: learned from the dump"] = None
+    dimension: Annotated[int, "d, the width of word and entity vectors; with --word-vectors it must match the file"] = 300
+    ppmi_window: Annotated[int, "words to each side that count as context when vectors are learned from the dump"] = 10
+    ppmi_smoothing: Annotated[float, "exponent on context frequencies in PPMI; below 1 it tempers rare contexts"] = 0.75
+
+    def __post_init__(self) -> None:
+        if self.dimension < 2 or self.ppmi_window < 1:
+            raise DeepEdError("--dimension must be at least 2 and --ppmi-window at least 1.")
+
+
+# -- pretrained files
+
+
+def read_vectors(path: Path) -> Iterator[tuple[str, Vectors]]:
+    """(word, vector) pairs of a word2vec binary, word2vec text or GloVe text file; the format is told from its content."""
+    try:
+        with open(path, "rb") as handle:
+            compressed = handle.read(2) == b"\x1f\x8b"
+        opened: IO[bytes] = gzip.open(path) if compressed else open(path, "rb")  # type: ignore[assignment]  # noqa: SIM115
+        with opened, io.BufferedReader(opened, 2**20) as source:  # type: ignore[arg-type]
+            head = source.peek(2**16)
+            first_line, _, rest = head.partition(b"\n")
+            sizes = first_line.split()
+            if len(sizes) == 2 and all(size.isdigit() for size in sizes):
+                source.readline()
+                dimension = int(sizes[1])
+                # In a text file the second line holds the word and `dimension` numbers; binary floats hold no such line.
+                if _is_text_row(rest.partition(b"\n")[0], dimension):
+                    yield from _read_text(source, dimension, path)
+                else:
+                    yield from _read_binary(source, int(sizes[0]), dimension, path)
+            elif _is_text_row(first_line, len(sizes) - 1):
+                yield from _read_text(source, len(sizes) - 1, path)
+            else:
+                raise DeepEdError(f"{path} is neither a word2vec nor a GloVe file: its first line is {first_line[:60]!r}.")
+    except (OSError, EOFError) as error:
+        raise DeepEdError(f"Cannot read word vectors {path}: {error}.") from error
+
+
+def _is_text_row(line: bytes, dimension: int) -> bool:
+    cells = line.rsplit(b" ", dimension)
+    try:
+        return dimension > 0 and len(cells) == dimension + 1 and all(np.isfinite(float(cell)) for cell in cells[1:])
+    except ValueError:
+        return False
+
+
+def _read_text(source: IO[bytes], dimension: int, path: Path) -> Iterator[tuple[str, Vectors]]:
+    for number, line in enumerate(source, start=1):
+        # GloVe has words with spaces in them, so the vector is counted from the right
+        cells = line.rstrip().rsplit(b" ", dimension)
+        try:
+            yield cells[0].decode("utf-8", "replace"), np.array(cells[1:], dtype=np.float32).reshape(dimension)
+        except ValueError as error:
+            raise DeepEdError(f"{path}: vector {number:,} does not have {dimension} numbers.") from error
+
+
+def _read_binary(source: IO[bytes], num_words: int, dimension: int, path: Path) -> Iterator[tuple[str, Vectors]]:
+    width = 4 * dimension
+    for number in range(1, num_words + 1):
+        word = bytearray()
+        while (byte := source.read(1)) not in (b" ", b""):
+            word += byte
+        values = source.read(width)
+        if len(values) < width:
+            raise DeepEdError(f"{path} ends early: vector {number:,} of {num_words:,} is incomplete.")
+        yield word.strip().decode("utf-8", "replace"), np.frombuffer(values, dtype="<f4")
+
+
+# -- learned vectors
+
+
+def count_cooccurrences(pages: Iterable[Page], word_ids: dict[str, int], *, window: int) -> scipy.sparse.csr_matrix:
+    """How often two vocabulary words stand within `window` vocabulary words of each other, nearer ones counting more."""
+    lefts, rights, weights = [], [], []
+    for page in pages:
+        ids = np.array([word_ids[token.word] for token in tokenize(page.text) if token.word in word_ids], dtype=np.int32)
+        for distance in range(1, min(window, len(ids) - 1) + 1):
+            lefts.append(ids[:-distance])
+            rights.append(ids[distance:])
+            weights.append(np.full(len(ids) - distance, 1 - (distance - 1) / window, dtype=np.float32))
+    shape = (len(word_ids), len(word_ids))
+    if not lefts:
+        return scipy.sparse.csr_matrix(shape, dtype=np.float32)
+    counts = scipy.sparse.csr_matrix((np.concatenate(weights), (np.concatenate(lefts), np.concatenate(rights))), shape=shape)
+    return counts + counts.T
+
+
+def ppmi(counts: scipy.sparse.csr_matrix, *, smoothing: float) -> scipy.sparse.csr_matrix:
+    """max(0, log p(w, c) / (p(w) p(c)^smoothing)) on the non-zero counts."""
+    total = counts.sum()
+    words = np.asarray(counts.sum(axis=1)).ravel() / total
+    contexts = np.asarray(counts.sum(axis=0)).ravel() ** smoothing
+    contexts /= contexts.sum()
+    cells = counts.tocoo()
+    values = np.log((cells.data / total) / (words[cells.row] * contexts[cells.col]))
+    positive = values > 0
+    return scipy.sparse.csr_matrix((values[positive], (cells.row[positive], cells.col[positive])), shape=counts.shape)
+
+
+def factorize(matrix: scipy.sparse.csr_matrix, *, dimension: int) -> Vectors:
+    """Rows of U sqrt(S) of the truncated SVD, unit length."""
+    if dimension >= min(matrix.shape):
+        raise DeepEdError(f"{matrix.shape[0]:,} words are too few for {dimension}-dimensional vectors. Lower --dimension or --min-word-count.")
+    start = np.random.default_rng(0).standard_normal(min(matrix.shape))
+    left, values, _ = scipy.sparse.linalg.svds(matrix, k=dimension, v0=start)
+    order = np.argsort(-values)
+    vectors = left[:, order] * np.sqrt(values[order])
+    # the sign of a singular vector is arbitrary: fix it, so that the same dump gives the same vectors
+    vectors *= np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(dimension)])
+    return unit_rows(vectors.astype(np.float32))
+
+
+def unit_rows(vectors: Vectors) -> Vectors:
+    norms: Vectors = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    scaled: Vectors = vectors / np.where(norms > 0, norms, 1)
+    return scaled
+
+
+# -- the words part
+
+
+def pretrained_words(corpus_vocabulary: StringIndex, config: WordVectorConfig) -> tuple[list[int], Vectors]:
+    """Corpus vocabulary ids that the file has a vector for, and these vectors."""
+    assert config.word_vectors is not None
+    path = Path(config.word_vectors)
+    progress = Progress("read word vectors", "words")
+    found: dict[int, Vectors] = {}
+    for word, vector in read_vectors(path):
+        progress.advance()
+        if len(vector) != config.dimension:
+            raise DeepEdError(f"{path} has {len(vector)}-dimensional vectors, --dimension is {config.dimension}. Pass --dimension {len(vector)}.")
+        word_id = corpus_vocabulary.find(word)
+        if word_id is not None and word_id not in found and np.isfinite(vector).all() and vector.any():
+            found[word_id] = vector
+    if not found:
+        raise DeepEdError(f"None of the {len(corpus_vocabulary):,} vocabulary words has a usable vector in {path}.")
+    ids = sorted(found)
+    return ids, unit_rows(np.stack([found[word_id] for word_id in ids]))
+
+
+def learned_words(pages: Part, corpus_vocabulary: StringIndex, config: WordVectorConfig) -> tuple[list[int], Vectors]:
+    """Corpus vocabulary ids of all content words, and vectors learned from their co-occurrences."""
+    ids = [word_id for word_id in range(len(corpus_vocabulary)) if is_content_word(corpus_vocabulary[word_id])]
+    rows = {corpus_vocabulary[word_id]: row for row, word_id in enumerate(ids)}
+    shards = page_shards(pages)
+    progress = Progress("learn word vectors", "page shards", len(shards))
+    counts = scipy.sparse.csr_matrix((len(ids), len(ids)), dtype=np.float32)
+    for shard in shards:
+        counts = counts + count_cooccurrences(read_pages(shard), rows, window=config.ppmi_window)
+        progress.advance()
+    return ids, factorize(ppmi(counts, smoothing=config.ppmi_smoothing), dimension=config.dimension)
+
+
+def build_words(kb: KnowledgeBase, config: WordVectorConfig) -> dict[str, Any]:
+    """Make the words part unless it is there already; returns its size."""
+    recorded = asdict(config)
+    if config.word_vectors:
+        recorded["word_vectors"] = fingerprint(Path(config.word_vectors))
+    if not kb.is_current("words", config=recorded, parents=["pages", "corpus"]):
+        with kb.write("words", config=recorded, parents=["pages", "corpus"]) as folder:
+            corpus = kb.open("corpus")
+            vocabulary = StringIndex(corpus.path, "vocabulary")
+            ids, vectors = pretrained_words(vocabulary, config) if config.word_vectors else learned_words(kb.open("pages"), vocabulary, config)
+            write_strings(folder, "words", [vocabulary[word_id] for word_id in ids])
+            np.save(folder / "vectors.npy", vectors)
+            np.save(folder / "corpus_ids.npy", np.array(ids, dtype=np.int32))
+            np.save(folder / "counts.npy", corpus.array("vocabulary.counts")[ids])
+    num_words, dimension = kb.open("words").array("vectors").shape
+    return {"words": num_words, "dimension": dimension}
+
+
+class Words:
+    """Reads a words part."""
+
+    def __init__(self, part: Part) -> None:
+        self._index = StringIndex(part.path, "words")
+        self.vectors: Vectors = part.array("vectors")
+        self.counts: npt.NDArray[np.int64] = part.array("counts")
+        self.corpus_ids: npt.NDArray[np.int32] = part.array("corpus_ids")
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __getitem__(self, word_id: int) -> str:
+        return self._index[word_id]
+
+    def find(self, word: str) -> int | None:
+        """Row of a word's vector; None if it has none or is a stop word."""
+        return self._index.find(word) if is_content_word(word) else None
+
+    def rows_of_corpus_ids(self, num_corpus_words: int) -> npt.NDArray[np.int32]:
+        """Maps corpus vocabulary ids to rows of `vectors`, -1 where there is none."""
+        rows = np.full(num_corpus_words, -1, dtype=np.int32)
+        rows[self.corpus_ids] = np.arange(len(self.corpus_ids), dtype=np.int32)
+        return rows
+
+
+def ranked_words(words: Words, vector: npt.NDArray[Any], *, count: int, min_count: int = 0) -> list[tuple[str, float]]:
+    """The words closest to a vector by cosine, among those at least `min_count` times in the dump."""
+    scores = words.vectors @ np.asarray(vector, dtype=np.float32)
+    scores[words.counts < min_count] = -np.inf
+    best = np.argsort(-scores)[:count]
+    return [(words[int(row)], float(scores[row])) for row in best if np.isfinite(scores[row])]

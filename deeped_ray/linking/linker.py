@@ -1,0 +1,150 @@
+"""The linker: text and spans in, entities with reasons out. Command line, evaluation and server all come through here."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.torch import load_file
+
+from deeped_ray.artifacts import ArtifactError, KnowledgeBase
+from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.priors import MentionTable
+from deeped_ray.embeddings.words import Words
+from deeped_ray.linking.batching import EncodedMention, collate
+from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
+from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, Scores
+from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Prediction
+
+LinkerKind = Literal["prior", "local", "global"]
+Span = tuple[int, int]
+NO_CANDIDATES = "no entity is known by this name"
+# Belief propagation grows with the square of the mentions: longer documents are linked in runs of this many.
+MAX_JOINT_MENTIONS = 100
+
+
+class LinkerInputs:
+    """Everything about a mention that does not depend on the trained model: context and candidates."""
+
+    def __init__(self, kb: KnowledgeBase, config: CandidateConfig) -> None:
+        corpus, self.config = kb.open("corpus"), config
+        self.catalogue = Catalogue(corpus)
+        self.mentions = MentionTable(corpus)
+        self.words = Words(kb.open("words"))
+        self.entity_vectors: npt.NDArray[np.float32] = kb.open("vectors").array("vectors")
+
+    def encode(self, document: Document) -> list[EncodedMention]:
+        known = KnownWords(document.text, self.words)
+        return [self._encode_mention(document, mention, known) for mention in document.mentions]
+
+    def _encode_mention(self, document: Document, mention: Mention, known: KnownWords) -> EncodedMention:
+        context = known.around(mention, num_words=self.config.context_words)
+        candidates = select_candidates(document.surface(mention), context, self.mentions, self.words, self.entity_vectors, self.config)
+        gold_id = self.catalogue.find(mention.gold) if mention.gold else None
+        positions = [position for position, candidate in enumerate(candidates) if candidate.entity_id == gold_id]
+        return EncodedMention(context, candidates, positions[0] if positions else -1)
+
+
+class Linker:
+    """Links mentions of documents with a trained model, or by prior alone."""
+
+    def __init__(self, inputs: LinkerInputs, model: LinkerModel | None) -> None:
+        self.inputs = inputs
+        self.model = model.eval() if model else None
+
+    @classmethod
+    def open(cls, kb: KnowledgeBase | str | Path, kind: LinkerKind = "global") -> "Linker":
+        kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(kb)
+        if kind == "prior":
+            return cls(LinkerInputs(kb, CandidateConfig()), None)
+        part = kb.open("linker")
+        inputs = LinkerInputs(kb, CandidateConfig(**part.config["candidates"]))
+        path = part.path / f"{kind}.safetensors"
+        if not path.exists():
+            raise ArtifactError(f"The linker part of {kb.root} has no {kind} model. Run jobs/train_linker.py --kb {kb.root} --model {kind} again.")
+        return cls(inputs, load_model(path, kind, ModelConfig(**part.config["model"]), dimension=inputs.words.vectors.shape[1]))
+
+    def link(self, text: str, spans: Sequence[Span]) -> list[Prediction]:
+        """One answer per span, in the order given."""
+        check_spans(text, spans)
+        document = Document("", text, tuple(Mention(start, end) for start, end in spans))
+        return self.link_batch([document])[0]
+
+    @torch.inference_mode()
+    def link_batch(self, documents: Sequence[Document]) -> list[list[Prediction]]:
+        """Answers for all mentions of all documents."""
+        encoded = [self.inputs.encode(document) for document in documents]
+        if self.model is None:
+            return [[self._by_prior(d, m, e) for m, e in zip(d.mentions, es, strict=True)] for d, es in zip(documents, encoded, strict=True)]
+        runs = [(b, start) for b, mentions in enumerate(encoded) for start in range(0, len(mentions), MAX_JOINT_MENTIONS)]
+        answers: list[list[Prediction]] = [[] for _ in documents]
+        for b, start in runs:
+            part = encoded[b][start : start + MAX_JOINT_MENTIONS]
+            scores = self.model(collate([part], self.inputs.words.vectors, self.inputs.entity_vectors))
+            mentions = documents[b].mentions[start : start + MAX_JOINT_MENTIONS]
+            answers[b] += [self._explain(documents[b], m, e, scores, i) for i, (m, e) in enumerate(zip(mentions, part, strict=True))]
+        return answers
+
+    def _by_prior(self, document: Document, mention: Mention, encoded: EncodedMention) -> Prediction:
+        candidates = [
+            Candidate(self.inputs.catalogue.title(c.entity_id), int(self.inputs.catalogue.page_ids[c.entity_id]), c.prior, 0.0, None, c.prior, c.prior)
+            for c in encoded.candidates
+        ]
+        reason = None if candidates else NO_CANDIDATES
+        return Prediction(mention.start, mention.end, document.surface(mention), tuple(candidates), reason=reason)
+
+    def _explain(self, document: Document, mention: Mention, encoded: EncodedMention, scores: Scores, row: int) -> Prediction:
+        """Turn row `row` of the model's output into an answer with its reasons."""
+        surface = document.surface(mention)
+        if not encoded.candidates:
+            return Prediction(mention.start, mention.end, surface, reason=NO_CANDIDATES)
+        num = len(encoded.candidates)
+        rho, psi = scores.rho[0, row, :num], scores.psi[0, row, :num].tolist()
+        belief = scores.belief[0, row, :num].tolist() if scores.belief is not None else [None] * num
+        probability, order = rho.softmax(dim=0).tolist(), rho.argsort(descending=True, stable=True).tolist()
+        candidates = tuple(
+            Candidate(
+                title=self.inputs.catalogue.title(encoded.candidates[s].entity_id),
+                page_id=int(self.inputs.catalogue.page_ids[encoded.candidates[s].entity_id]),
+                prior=encoded.candidates[s].prior,
+                local=psi[s],
+                coherence=belief[s],
+                score=float(rho[s]),
+                probability=probability[s],
+            )
+            for s in order
+        )
+        return Prediction(mention.start, mention.end, surface, candidates, self._attended(encoded, scores.beta[0, row]))
+
+    def _attended(self, encoded: EncodedMention, beta: torch.Tensor) -> tuple[tuple[str, float], ...]:
+        """Distinct attended words, weights of repeated ones added up, heaviest first."""
+        weights: dict[int, float] = {}
+        for word_id, weight in zip(encoded.context, beta.tolist(), strict=False):
+            if weight > 0:
+                weights[word_id] = weights.get(word_id, 0.0) + weight
+        ranked = sorted(weights.items(), key=lambda item: (-item[1], item[0]))
+        return tuple((self.inputs.words[word_id], weight) for word_id, weight in ranked)
+
+
+def load_model(path: Path, kind: ModelKind, config: ModelConfig, *, dimension: int) -> LinkerModel:
+    assert kind in get_args(ModelKind)
+    model = LinkerModel(kind, config, dimension=dimension)
+    try:
+        model.load_state_dict(load_file(path))
+    except (RuntimeError, OSError) as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise ArtifactError(f"{path} does not fit a {kind} model for {dimension}-dimensional vectors: {reason}. Run jobs/train_linker.py again.") from error
+    return model
+
+
+def check_spans(text: str, spans: Sequence[Span]) -> None:
+    """Refuse spans that lie outside the text, are empty, or overlap."""
+    for start, end in spans:
+        if not 0 <= start < end <= len(text):
+            raise DeepEdError(f"Span {start}:{end} does not lie within the text, which has {len(text)} characters.")
+    ordered = sorted(spans)
+    for (start, end), (next_start, next_end) in zip(ordered, ordered[1:], strict=False):
+        if next_start < end:
+            raise DeepEdError(f"Spans {start}:{end} and {next_start}:{next_end} overlap.")

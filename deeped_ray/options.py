@@ -1,0 +1,96 @@
+"""Command-line options from a stage's config dataclass: one definition for code, `--help` and manifest.
+
+A field `name: Annotated[int, "help text"] = 5` becomes `--name N`; tuples are repeatable options, booleans get `--no-`.
+"""
+
+import argparse
+import dataclasses
+import json
+import logging
+import sys
+import time
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from deeped_ray.types import DeepEdError
+
+Config = TypeVar("Config")
+
+
+def add_options(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
+    """Add one option per field of the dataclass, in a group named by its docstring."""
+    group = parser.add_argument_group((config_class.__doc__ or config_class.__name__).strip().splitlines()[0].rstrip("."))
+    hints = get_type_hints(config_class, include_extras=True)
+    for field in dataclasses.fields(config_class):
+        kind, help_text = get_args(hints[field.name])
+        flag = "--" + field.name.replace("_", "-")
+        default = field.default
+        settings: dict[str, Any] = {"dest": field.name, "default": default, "help": help_text}
+        if default not in (None, ()):
+            settings["help"] += f" (default: {default})"
+        if kind is bool:
+            group.add_argument(flag, action=argparse.BooleanOptionalAction, **settings)
+        elif get_origin(kind) is tuple:
+            group.add_argument(flag, action="append", metavar=field.name.upper(), **{**settings, "default": None})
+        elif get_origin(kind) is Literal:
+            group.add_argument(flag, choices=get_args(kind), **settings)
+        else:
+            kind = _without_none(kind)
+            group.add_argument(flag, type=kind, metavar={int: "N", float: "X"}.get(kind, field.name.upper()), **settings)
+
+
+def config_from(args: argparse.Namespace, config_class: type[Config]) -> Config:
+    """The config that the parsed options describe; a value the dataclass refuses is a user's error."""
+    fields = dataclasses.fields(config_class)  # type: ignore[arg-type]
+    values = {field.name: getattr(args, field.name) for field in fields}
+    for field in fields:
+        if isinstance(field.default, tuple):
+            values[field.name] = tuple(values[field.name] or field.default)
+    return config_class(**values)
+
+
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) in (Union, types.UnionType):
+        return next(option for option in get_args(kind) if option is not type(None))
+    return kind
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """For stages that can resume: the same pair of names takes up what an earlier run left."""
+    parser.add_argument("--storage-path", type=Path, help="folder for unfinished work, shared by all nodes (default: KB/runs)")
+    parser.add_argument("--run-name", help="name of the run within it (default: from the stage's inputs and options)")
+
+
+def run_options(args: argparse.Namespace) -> dict[str, Any]:
+    return {"storage_path": args.storage_path, "run_name": args.run_name}
+
+
+def run_job(
+    stage: str,
+    doc: str,
+    configs: Sequence[type[Any]],
+    run: Callable[..., dict[str, Any]],
+    *,
+    extra: Callable[[argparse.ArgumentParser], None] | None = None,
+) -> None:
+    """A job's `main`: parse options, call `run(args, *configs)`, print one result line as JSON.
+
+    Exits with 2 and one line on stderr for a user's error; anything else is a bug and keeps its traceback.
+    """
+    parser = argparse.ArgumentParser(prog=f"jobs/{stage}.py", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kb", required=True, help="knowledge-base folder; an absolute path, on storage all nodes share, under `ray job submit`")
+    if extra:
+        extra(parser)
+    for config_class in configs:
+        add_options(parser, config_class)
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    start = time.monotonic()
+    try:
+        summary = run(args, *(config_from(args, config_class) for config_class in configs))
+    except DeepEdError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    print(json.dumps({"stage": stage, **summary, "seconds": round(time.monotonic() - start, 1)}))

@@ -1,0 +1,83 @@
+"""Records that cross module boundaries."""
+
+from dataclasses import dataclass, field
+
+
+class DeepEdError(Exception):
+    """A user's mistake or a broken input: reported as one line that names the fix, never as a traceback."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A hyperlink in a page's plain text; offsets are characters, end exclusive."""
+
+    start: int
+    end: int
+    target: str
+    """Title as normalised by `text.normalize_title`, before redirects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One namespace-0 page of a dump, parsed."""
+
+    page_id: int
+    title: str
+    text: str
+    links: tuple[Link, ...] = ()
+    redirect: str | None = None
+    is_disambiguation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A surface string in a document; `gold` is its annotated title where known."""
+
+    start: int
+    end: int
+    gold: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    name: str
+    text: str
+    mentions: tuple[Mention, ...]
+
+    def surface(self, mention: Mention) -> str:
+        return self.text[mention.start : mention.end]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An entity proposed for a mention, with the parts of its score."""
+
+    title: str
+    page_id: int
+    prior: float
+    """p(e|m)."""
+    local: float
+    """Psi(e, c): what the attended context words say (section 4)."""
+    coherence: float | None
+    """Marginal belief after message passing between the mentions (section 5); None for a purely local model."""
+    score: float
+    """rho: f's combination of the above; the answer is the candidate with the highest."""
+    probability: float
+    """Softmax of the scores over the candidates; a ranking aid, not calibrated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The answer for one mention: best candidate first; `reason` says why there is none."""
+
+    start: int
+    end: int
+    surface: str
+    candidates: tuple[Candidate, ...] = ()
+    attended: tuple[tuple[str, float], ...] = field(default=())
+    """Context words with their attention weights, heaviest first."""
+    reason: str | None = None
+
+    @property
+    def best(self) -> Candidate | None:
+        return self.candidates[0] if self.candidates else None

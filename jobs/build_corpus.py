@@ -1,0 +1,23 @@
+#!/usr/bin/env python
+"""Dump -> entity catalogue, redirects, hyperlinks, p(e|m), word-entity counts, word vectors.
+
+    ray job submit --working-dir . -- python jobs/build_corpus.py --kb /abs/KB --dump /abs/dump.xml.bz2
+    python jobs/build_corpus.py --kb KB          # the mini encyclopedia that ships with deeped-ray
+"""
+
+import argparse
+from typing import Any
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.corpus.ingest import CorpusConfig, build_corpus
+from deeped_ray.embeddings.words import WordVectorConfig, build_words
+from deeped_ray.options import run_job
+
+
+def run(args: argparse.Namespace, corpus: CorpusConfig, words: WordVectorConfig) -> dict[str, Any]:
+    kb = KnowledgeBase(args.kb, create=True)
+    return {**build_corpus(kb, corpus), **build_words(kb, words)}
+
+
+if __name__ == "__main__":
+    run_job("build_corpus", __doc__, [CorpusConfig, WordVectorConfig], run)

@@ -1,0 +1,20 @@
+#!/usr/bin/env python
+"""Entity vectors by sharded Ray tasks (section 3 of the paper); run again after a kill, it goes on.
+
+    ray job submit --working-dir . -- python jobs/embed_entities.py --kb /abs/KB
+"""
+
+import argparse
+from typing import Any
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.embeddings.trainer import EmbeddingConfig, ShardConfig, embed_entities
+from deeped_ray.options import add_run_options, run_job, run_options
+
+
+def run(args: argparse.Namespace, config: EmbeddingConfig, sharding: ShardConfig) -> dict[str, Any]:
+    return embed_entities(KnowledgeBase(args.kb), config, sharding, **run_options(args))
+
+
+if __name__ == "__main__":
+    run_job("embed_entities", __doc__, [EmbeddingConfig, ShardConfig], run, extra=add_run_options)

@@ -1,0 +1,22 @@
+#!/usr/bin/env python
+"""Scores of the prior, the local and the global model on annotated documents.
+
+    ray job submit --working-dir . -- python jobs/evaluate.py --kb /abs/KB --dataset aida:/abs/testa.tsv
+"""
+
+import argparse
+from typing import Any
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.evaluation.report import EvaluationConfig, evaluate, report_table
+from deeped_ray.options import run_job
+
+
+def run(args: argparse.Namespace, config: EvaluationConfig) -> dict[str, Any]:
+    reports = evaluate(KnowledgeBase(args.kb), config)
+    print(report_table(reports))
+    return {"results": [report.to_json() for report in reports]}
+
+
+if __name__ == "__main__":
+    run_job("evaluate", __doc__, [EvaluationConfig], run)

@@ -12,11 +12,19 @@ import time
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from deeped_ray.types import DeepEdError
 
 Config = TypeVar("Config")
+USER_ERROR = 2
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and where help is."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USER_ERROR, f"error: {message}. See {self.prog} --help.\n")
 
 
 def add_options(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
@@ -79,7 +87,7 @@ def run_job(
 
     Exits with 2 and one line on stderr for a user's error; anything else is a bug and keeps its traceback.
     """
-    parser = argparse.ArgumentParser(prog=f"jobs/{stage}.py", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = OneLineParser(prog=f"jobs/{stage}.py", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kb", required=True, help="knowledge-base folder; an absolute path, on storage all nodes share, under `ray job submit`")
     if extra:
         extra(parser)
@@ -92,5 +100,5 @@ def run_job(
         summary = run(args, *(config_from(args, config_class) for config_class in configs))
     except DeepEdError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(USER_ERROR)
     print(json.dumps({"stage": stage, **summary, "seconds": round(time.monotonic() - start, 1)}))

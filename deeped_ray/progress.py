@@ -23,7 +23,14 @@ class Progress:
         now = time.monotonic()
         if now - self._printed >= self.every_s or self.done == self.total:
             self._printed = now
-            print(self._line(now, note), file=sys.stderr, flush=True)
+            # not print: Ray Train replaces it in its workers, and the line would come twice
+            sys.stderr.write(self._line(now, note) + "\n")
+            sys.stderr.flush()
+
+    def finish(self) -> None:
+        """The last line of work whose total was not known."""
+        self.total = self.done
+        self.advance(0)
 
     def _line(self, now: float, note: str) -> str:
         rate = (self.done - self._skipped) / max(now - self._start, 1e-9)

@@ -25,12 +25,12 @@ from ray.train.torch import TorchTrainer
 from safetensors.torch import load_file, save_file
 
 from deeped_ray.artifacts import KnowledgeBase, fingerprint
-from deeped_ray.evaluation.datasets import read_dataset
+from deeped_ray.evaluation.datasets import dataset_path, read_dataset
 from deeped_ray.linking.batching import Batch, EncodedMention, collate
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import LinkerInputs
 from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, margin_loss
-from deeped_ray.mini import MINI_DEV, MINI_DUMP, MINI_TRAIN
+from deeped_ray.mini import MINI_DUMP
 from deeped_ray.progress import Progress
 from deeped_ray.spread import ensure_ray
 from deeped_ray.types import DeepEdError
@@ -152,7 +152,7 @@ def _train_worker(loop: dict[str, Any]) -> None:
             run.load(Path(path))
     for kind in training.kinds:
         for fit in fit_model(kind, documents["train"], documents["dev"], inputs, training, loop["model"], run, device=device):
-            _report(run, kind, fit)
+            _report(run, fit)
 
 
 @dataclass
@@ -202,19 +202,21 @@ def fit_model(
     first_epoch = validations[-1]["epoch"] + 1 if validations else 1
     progress = Progress(f"train {kind}", "epochs", training.epochs)
     progress.skip(first_epoch - 1)
+    best = max((row["dev_accuracy"] for row in validations), default=-1.0)
+    is_first = _rank_and_world_size()[0] == 0
     for epoch in range(first_epoch, training.epochs + 1):
         if _is_exhausted(run.validations(kind), training):
             return
         _set_learning_rate(optimizer, run.validations(kind), training)
         loss = _train_epoch(model, optimizer, train, inputs, training, epoch, device)
-        progress.advance(note=f"loss {loss:.4f}")
+        if is_first:
+            progress.advance(note=f"loss {loss:.4f}, best dev accuracy {max(best, 0):.1%}")
         if epoch % training.validate_every == 0 or epoch == training.epochs:
             accuracy = dev_accuracy(model, dev, inputs, device)
-            best = max((row["dev_accuracy"] for row in run.validations(kind)), default=-1.0)
             states = run.fits.setdefault(kind, {})
             states["last"], states["optimizer"] = _copy(model.state_dict()), _optimizer_tensors(optimizer)
             if accuracy > best:
-                states["best"] = states["last"]
+                best, states["best"] = accuracy, states["last"]
             run.history.append({"model": kind, "epoch": epoch, "loss": loss, "dev_accuracy": accuracy})
             yield run.history[-1]
 
@@ -280,7 +282,7 @@ def _set_learning_rate(optimizer: torch.optim.Optimizer, validations: Sequence[d
         group["lr"] = training.late_learning_rate if is_late else training.learning_rate
 
 
-def _report(run: Run, kind: str, row: dict[str, Any]) -> None:
+def _report(run: Run, row: dict[str, Any]) -> None:
     """Report to Ray Train from every worker, with a checkpoint from the first."""
     if ray.train.get_context().get_world_rank() != 0:
         ray.train.report(row)
@@ -288,7 +290,6 @@ def _report(run: Run, kind: str, row: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run.save(Path(folder))
         ray.train.report(row, checkpoint=Checkpoint.from_directory(folder))
-    print(f"train {kind}: epoch {row['epoch']}, loss {row['loss']:.4f}, dev accuracy {row['dev_accuracy']:.1%}", flush=True)
 
 
 # -- gradients over workers
@@ -354,7 +355,7 @@ def _data_sets(kb: KnowledgeBase, training: TrainingConfig) -> dict[str, list[st
     if not all(given.values()):
         if kb.open("pages").config["dumps"] != [fingerprint(MINI_DUMP)]:
             raise DeepEdError("Give --train aida:FILE and --dev aida:FILE: only the mini encyclopedia has documents of its own.")
-        given = {"train": given["train"] or [f"aida:{MINI_TRAIN}"], "dev": given["dev"] or [f"aida:{MINI_DEV}"]}
+        given = {"train": given["train"] or ["mini:train"], "dev": given["dev"] or ["mini:dev"]}
     for specs in given.values():
         for spec in specs:
             read_dataset(spec)  # a bad file is the user's to hear of now, not a worker's to die of
@@ -363,11 +364,11 @@ def _data_sets(kb: KnowledgeBase, training: TrainingConfig) -> dict[str, list[st
 
 def _absolute(spec: str) -> str:
     kind, _, path = spec.partition(":")
-    return f"{kind}:{Path(path).absolute()}"
+    return f"{kind}:{Path(path).absolute()}" if kind == "aida" else spec
 
 
 def _fingerprints(specs: Sequence[str]) -> list[dict[str, Any]]:
-    return [fingerprint(Path(spec.partition(":")[2])) for spec in specs]
+    return [fingerprint(dataset_path(spec)) for spec in specs]
 
 
 def _run_key(kb: KnowledgeBase, recorded: dict[str, Any]) -> str:

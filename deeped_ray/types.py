@@ -63,7 +63,7 @@ class Candidate:
     score: float
     """rho: f's combination of the above; the answer is the candidate with the highest."""
     probability: float
-    """Softmax of the scores over the candidates; a ranking aid, not calibrated."""
+    """Softmax over the candidates of the scores, in units of the training margin; not calibrated."""
 
 
 @dataclass(frozen=True, slots=True)

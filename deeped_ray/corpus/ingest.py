@@ -74,6 +74,7 @@ def _parse_dumps(config: CorpusConfig, folder: Path) -> dict[str, Any]:
     for (_, batch), counts in spread(_parse_shard, shards):
         word_counts.update(counts)
         progress.advance(len(batch))
+    progress.finish()
     table = pa.table({"word": list(word_counts), "count": pa.array(word_counts.values(), pa.int64())}).sort_by("word")
     pq.write_table(table, folder / "words.parquet")
     return {"skipped_pages_without_title": len(stats.untitled_page_ids), "skipped_other_namespaces": stats.num_other_namespaces}

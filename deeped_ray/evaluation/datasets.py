@@ -1,10 +1,11 @@
-"""Annotated documents: the AIDA-YAGO2 TSV layout (`-DOCSTART-`, one token a line, mentions in columns 2 to 6)."""
+"""Annotated documents in the AIDA-YAGO2 TSV layout: `-DOCSTART-`, one token a line, mentions in columns 2 to 6."""
 
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+from deeped_ray.mini import MINI_DOCUMENTS
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Document, Mention
 
@@ -12,14 +13,21 @@ NOT_IN_WIKIPEDIA = "--NME--"
 
 
 def read_dataset(spec: str) -> list[Document]:
-    """Documents of `aida:FILE`."""
-    kind, separator, path = spec.partition(":")
-    if not separator or kind != "aida" or not path:
-        raise DeepEdError(f"Cannot read data set {spec!r}. Expected aida:FILE, an AIDA-YAGO2 TSV file, also gzipped.")
-    documents = list(read_aida(Path(path)))
+    """Documents of `aida:FILE`, or of the mini encyclopedia: `mini:train`, `mini:dev`, `mini:test`."""
+    path = dataset_path(spec)
+    documents = list(read_aida(path))
     if not documents:
         raise DeepEdError(f"{path} holds no document. An AIDA file starts each with a line '-DOCSTART- (name)'.")
     return documents
+
+
+def dataset_path(spec: str) -> Path:
+    kind, _, name = spec.partition(":")
+    if kind == "mini" and name in MINI_DOCUMENTS:
+        return MINI_DOCUMENTS[name]
+    if kind == "aida" and name:
+        return Path(name)
+    raise DeepEdError(f"Cannot read data set {spec!r}. Expected aida:FILE, an AIDA-YAGO2 TSV file (also gzipped), or mini:train, mini:dev, mini:test.")
 
 
 def read_aida(path: Path) -> Iterator[Document]:

@@ -9,7 +9,6 @@ from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.metrics import Result, score
 from deeped_ray.linking.linker import Linker, LinkerKind
-from deeped_ray.mini import MINI_TEST
 from deeped_ray.types import Document
 
 
@@ -42,12 +41,12 @@ class Report:
 class EvaluationConfig:
     """What to score."""
 
-    dataset: Annotated[tuple[str, ...], "annotated documents, aida:FILE; default: the mini encyclopedia's test documents"] = ()
+    dataset: Annotated[tuple[str, ...], "annotated documents: aida:FILE, or mini:train, mini:dev, mini:test; default: mini:test"] = ()
     model: Annotated[Literal["all", "prior", "local", "global"], "which linker to score"] = "all"
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        return self.dataset or (f"aida:{MINI_TEST}",)
+        return self.dataset or ("mini:test",)
 
     @property
     def models(self) -> tuple[LinkerKind, ...]:

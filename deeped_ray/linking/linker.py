@@ -50,8 +50,9 @@ class LinkerInputs:
 class Linker:
     """Links mentions of documents with a trained model, or by prior alone."""
 
-    def __init__(self, inputs: LinkerInputs, model: LinkerModel | None) -> None:
+    def __init__(self, inputs: LinkerInputs, model: LinkerModel | None, *, margin: float = 0.01) -> None:
         self.inputs = inputs
+        self.margin = margin
         self.model = model.eval() if model else None
 
     @classmethod
@@ -64,7 +65,8 @@ class Linker:
         path = part.path / f"{kind}.safetensors"
         if not path.exists():
             raise ArtifactError(f"The linker part of {kb.root} has no {kind} model. Run jobs/train_linker.py --kb {kb.root} --model {kind} again.")
-        return cls(inputs, load_model(path, kind, ModelConfig(**part.config["model"]), dimension=inputs.words.vectors.shape[1]))
+        model = load_model(path, kind, ModelConfig(**part.config["model"]), dimension=inputs.words.vectors.shape[1])
+        return cls(inputs, model, margin=part.config["training"]["margin"])
 
     def link(self, text: str, spans: Sequence[Span]) -> list[Prediction]:
         """One answer per span, in the order given."""
@@ -103,7 +105,8 @@ class Linker:
         num = len(encoded.candidates)
         rho, psi = scores.rho[0, row, :num], scores.psi[0, row, :num].tolist()
         belief = scores.belief[0, row, :num].tolist() if scores.belief is not None else [None] * num
-        probability, order = rho.softmax(dim=0).tolist(), rho.argsort(descending=True, stable=True).tolist()
+        # scores are trained to differ by the margin, so the margin is their unit
+        probability, order = (rho / self.margin).softmax(dim=0).tolist(), rho.argsort(descending=True, stable=True).tolist()
         candidates = tuple(
             Candidate(
                 title=self.inputs.catalogue.title(encoded.candidates[s].entity_id),

@@ -3,6 +3,4 @@
 from pathlib import Path
 
 MINI_DUMP = Path(__file__).parent / "miniwiki-pages-articles.xml"
-MINI_TRAIN = Path(__file__).parent / "train.tsv"
-MINI_DEV = Path(__file__).parent / "dev.tsv"
-MINI_TEST = Path(__file__).parent / "test.tsv"
+MINI_DOCUMENTS = {split: Path(__file__).parent / f"{split}.tsv" for split in ("train", "dev", "test")}

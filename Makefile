@@ -1,0 +1,45 @@
+# deeped-ray: `make demo` and `make test` are each enough by themselves on a fresh clone.
+PYTHON ?= python3
+KB ?= kb/mini
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test setup check format bench serve clean
+
+help: ## show these targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 16
+
+demo: $(READY) ## dump in, linked text out: the whole path on a local Ray (ONCE=1: do not keep serving)
+	@$(BIN)/python -m deeped_ray.demo
+
+test: $(READY) ## run the whole test suite
+	$(BIN)/python -m pytest
+
+setup: $(READY) ## make .venv from the pinned versions
+
+check: $(READY) ## linter, formatter, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## let the formatter and linter rewrite what they can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY) ## run every benchmark; JSON goes to benchmarks/results/
+	@mkdir -p benchmarks/results
+	@for file in benchmarks/[a-z]*.py; do $(BIN)/python $$file --json benchmarks/results/$$(basename $$file .py).json || exit 1; done
+
+serve: $(READY) ## serve a finished knowledge base: make serve KB=folder [PORT=8000]
+	@$(BIN)/python -m deeped_ray.demo --serve-only --kb $(KB) $(if $(PORT),--port $(PORT))
+
+clean: ## remove the environment and the demo's knowledge base
+	rm -rf $(VENV) kb build *.egg-info
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "deeped-ray needs Python 3.10 or newer: make PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@echo "installing pinned packages into $(VENV): about two minutes and 2 GB"
+	$(BIN)/python -m pip install --progress-bar off -c constraints.txt -e '.[dev]'
+	@touch $(READY)

@@ -1,0 +1,174 @@
+"""The `deeped` command: link text and look into a knowledge base. Tables for people, --json for programs."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from deeped_ray import __version__
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.priors import MentionTable
+from deeped_ray.embeddings.index import EntityIndex
+from deeped_ray.embeddings.words import Words, ranked_words
+from deeped_ray.evaluation.report import EvaluationConfig, evaluate, report_table, table
+from deeped_ray.linking.linker import Linker, Span
+from deeped_ray.options import USER_ERROR, OneLineParser, add_options, config_from
+from deeped_ray.types import DeepEdError, Prediction
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    args = _parser().parse_args(arguments)
+    try:
+        data, text = args.run(args)
+    except DeepEdError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USER_ERROR
+    try:
+        print(json.dumps(data, ensure_ascii=False, indent=2) if args.json is True else text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `deeped ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = OneLineParser(prog="deeped", description="Link text to the entities of a knowledge base, and look into it.")
+    parser.add_argument("--version", action="version", version=f"deeped-ray {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    link = _command(commands, "link", _link, "link spans of a text", 'deeped link --kb KB --spans 0:8,14:23 "Scotland beat Australia at Murrayfield."')
+    link.add_argument("text", help="the text, or - to read it from standard input")
+    link.add_argument("--spans", required=True, type=_spans, help="mentions as START:END,START:END,... in characters, END exclusive")
+    link.add_argument("--model", choices=("prior", "local", "global"), default="global", help="which linker (default: global)")
+    link.add_argument("--words", type=int, default=8, metavar="N", help="attended words to show (default: 8)")
+
+    mention = _command(commands, "mention", _mention, "show what a name can mean, with p(e|m)", 'deeped mention --kb KB "Apple"')
+    mention.add_argument("surface", help="the name as it stands in a text")
+
+    neighbors = _command(commands, "neighbors", _neighbors, "show what is close to an entity", 'deeped neighbors --kb KB "Apple Inc." --words')
+    neighbors.add_argument("title", help="title of the entity, or a redirect to it")
+    neighbors.add_argument("--words", action="store_true", help="closest words instead of entities")
+    neighbors.add_argument("--count", type=int, default=10, metavar="N", help="how many (default: 10)")
+    neighbors.add_argument("--min-count", type=int, default=0, metavar="N", help="with --words: only words at least this often in the dump")
+
+    scores = _command(commands, "evaluate", _evaluate, "score linkers on annotated documents", "deeped evaluate --kb KB --dataset aida:FILE --json OUT", json_file=True)
+    add_options(scores, EvaluationConfig)
+
+    info = _command(commands, "info", _info, "show what a knowledge base holds", "deeped info KB", kb_option=False)
+    info.add_argument("kb", metavar="KB", help="knowledge-base folder")
+    info.add_argument("--verify", action="store_true", help="read every file and compare it with its checksum")
+    return parser
+
+
+def _command(
+    commands: Any, name: str, run: Any, summary: str, example: str, *, kb_option: bool = True, json_file: bool = False
+) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=f"example: {example}")
+    parser.set_defaults(run=run)
+    if kb_option:
+        parser.add_argument("--kb", required=True, help="knowledge-base folder")
+    if json_file:
+        parser.add_argument("--json", metavar="OUT", type=Path, help="write the scores to this file as JSON too")
+    else:
+        parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    return parser
+
+
+# -- commands: each returns its data and the same as text
+
+
+def _link(args: argparse.Namespace) -> tuple[Any, str]:
+    text = sys.stdin.read() if args.text == "-" else args.text
+    predictions = Linker.open(args.kb, args.model).link(text, args.spans)
+    return [asdict(prediction) for prediction in predictions], "\n\n".join(describe(prediction, num_words=args.words) for prediction in predictions)
+
+
+def _mention(args: argparse.Namespace) -> tuple[Any, str]:
+    corpus = KnowledgeBase(args.kb).open("corpus")
+    catalogue = Catalogue(corpus)
+    found = MentionTable(corpus).candidates(args.surface)
+    if not found:
+        return [], f"{args.surface!r} is no mention in this knowledge base: it never occurs as a link or title."
+    rows = [(catalogue.title(candidate.entity_id), round(candidate.prior, 4), candidate.count) for candidate in found]
+    return [{"title": title, "prior": prior, "count": count} for title, prior, count in rows], table(["entity", "p(e|m)", "links"], rows)
+
+
+def _neighbors(args: argparse.Namespace) -> tuple[Any, str]:
+    kb = KnowledgeBase(args.kb)
+    catalogue = Catalogue(kb.open("corpus"))
+    entity_id = catalogue.require(args.title)
+    vector = kb.open("vectors").array("vectors")[entity_id]
+    if args.words:
+        rows = ranked_words(Words(kb.open("words")), vector, count=args.count, min_count=args.min_count)
+    else:
+        nearest = EntityIndex(kb.open("index")).neighbors(vector, count=args.count + 1)
+        rows = [(catalogue.title(near.entity_id), near.similarity) for near in nearest if near.entity_id != entity_id][: args.count]
+    kind = "word" if args.words else "entity"
+    return [{kind: name, "similarity": similarity} for name, similarity in rows], table([kind, "cosine"], rows)
+
+
+def _evaluate(args: argparse.Namespace) -> tuple[Any, str]:
+    reports = evaluate(KnowledgeBase(args.kb), config_from(args, EvaluationConfig))
+    data = [report.to_json() for report in reports]
+    if args.json:
+        content = data[0] if len(data) == 1 else data
+        try:
+            args.json.write_text(json.dumps(content, indent=2) + "\n")
+        except OSError as error:
+            raise DeepEdError(f"Cannot write {args.json}: {error.strerror}.") from error
+    return data, report_table(reports)
+
+
+def _info(args: argparse.Namespace) -> tuple[Any, str]:
+    kb = KnowledgeBase(args.kb)
+    manifest = kb.manifest()
+    problems = kb.verify() if args.verify else {}
+    rows, details = [], []
+    for name, record in sorted(manifest["parts"].items(), key=lambda item: item[1]["created"]):
+        size = sum(file["bytes"] for file in record["files"].values())
+        state = "" if not args.verify else problems[name] or "sound"
+        rows.append((name, record["id"], len(record["files"]), f"{size / 2**20:.1f} MiB", record["created"], record["made_by"], state))
+        details.append({"part": name, "bytes": size, "problem": problems.get(name), **record})
+    summary = _summary(kb)
+    lines = [f"{kb.root}, format {manifest['format']}", "", table(["part", "id", "files", "size", "made", "by", "state"], rows)]
+    if summary:
+        lines += ["", table(["holds", "number"], list(summary.items()))]
+    return {"root": str(kb.root), "format": manifest["format"], "holds": summary, "parts": details}, "\n".join(lines)
+
+
+def _summary(kb: KnowledgeBase) -> dict[str, int]:
+    if "corpus" not in kb:
+        return {}
+    content: dict[str, int] = json.loads((kb.open("corpus").path / "summary.json").read_text())
+    return content
+
+
+# -- text
+
+
+def describe(prediction: Prediction, *, num_words: int) -> str:
+    """A mention with its answer, its attended words, and every candidate's parts."""
+    head = f"{prediction.surface!r} [{prediction.start}:{prediction.end}] -> {prediction.best.title if prediction.best else f'nothing: {prediction.reason}'}"
+    if not prediction.candidates:
+        return head
+    words = ", ".join(f"{word} {weight:.2f}" for word, weight in prediction.attended[:num_words])
+    rows = [(c.title, c.prior, c.local, "" if c.coherence is None else f"{c.coherence:.3f}", c.score, c.probability) for c in prediction.candidates]
+    columns = table(["candidate", "prior", "local", "coherence", "score", "probability"], rows)
+    return "\n".join([head, *([f"  attended words: {words}"] if words else []), *(f"  {line}" for line in columns.splitlines())])
+
+
+def _spans(value: str) -> list[Span]:
+    try:
+        pairs = [part.split(":") for part in value.split(",")]
+        return [(int(start), int(end)) for start, end in pairs]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{value!r} is not START:END,START:END,... as in 0:8,14:23") from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""`make demo`: the whole path on this machine, by the same commands a cluster would get.
+
+Starts a private Ray head, runs every stage by `ray job submit` on the mini encyclopedia, deploys the Serve app, sends it
+a request, prints the answer. Then it keeps serving in a terminal, or, without one or with ONCE=1, ends what it started.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.local_ray import LocalRay, executable, free_ports, local_ray
+from deeped_ray.types import DeepEdError
+
+ROOT = Path(__file__).resolve().parent.parent
+# A corpus of 30,000 words carries neither 300 dimensions nor words seen 10 times, and 72 documents need fewer but
+# larger steps than AIDA's 946. Everything else is the paper's.
+STAGES: list[tuple[str, list[str]]] = [
+    ("build_corpus", ["--dimension", "100", "--min-word-count", "2", "--ppmi-window", "30", "--pages-per-shard", "100"]),
+    ("embed_entities", ["--shard-entities", "32"]),
+    ("build_index", []),
+    ("train_linker", ["--epochs", "60", "--learning-rate", "3e-3", "--documents-per-step", "8"]),
+    ("evaluate", []),
+]
+SENTENCE = "Scotland beat Australia at Murrayfield on Saturday; Wellington hosts the next rugby test."
+MENTIONS = ("Scotland", "Australia", "Murrayfield", "Wellington")
+_WORKER = re.compile(r"\x1b\[\d+m\(\w+ pid=\d+\)\x1b\[0m ")
+_NOISE = re.compile(
+    r"^\S+ \S+\t(INFO|SUCC|WARNING) (cli|packaging|dashboard_sdk|sdk|job_manager|working_dir|worker|authentication_token_setup)\.py"
+    r"|Running entrypoint|Tailing logs|Checkpoint successfully|Reporting training result|Controller actor state"
+    r"|Requesting resources|Attempting to start|Setting up process group|Started training|world_rank=|core_worker\.cc|^\s*$"
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kb", type=Path, default=ROOT / "kb" / "mini", help="knowledge-base folder (default: kb/mini)")
+    args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    try:
+        run_demo(args.kb.absolute(), keep_serving=sys.stdout.isatty() and not os.environ.get("ONCE"))
+    except DeepEdError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def run_demo(kb: Path, *, keep_serving: bool) -> None:
+    start = time.monotonic()
+    _say("starting a private Ray head")
+    with local_ray() as ray:
+        for number, (stage, options) in enumerate(STAGES, start=1):
+            _say(f"{number}/{len(STAGES)} jobs/{stage}.py")
+            submit(ray, ["python", f"jobs/{stage}.py", "--kb", str(kb), *options])
+        _say("deploying serve.app:build")
+        with serving(ray, kb) as url:
+            _say(f"POST {url}/link")
+            print(render(SENTENCE, post_link(url, SENTENCE, MENTIONS)))
+            print(f"\n{accuracies(kb)}\n\ndone in {time.monotonic() - start:.0f} s; knowledge base: {kb}")
+            if keep_serving:
+                wait_for_interrupt(url, ray)
+
+
+def submit(ray: LocalRay, entrypoint: list[str]) -> None:
+    """`ray job submit --working-dir . -- ENTRYPOINT`, with Ray's own chatter left out of what is shown."""
+    command = [executable("ray"), "job", "submit", "--working-dir", str(ROOT), "--", *entrypoint]
+    lines: list[str] = []
+    with subprocess.Popen(command, env=ray.environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(_WORKER.sub("", line.rstrip()))
+            if not _NOISE.search(lines[-1]):
+                print(f"    {lines[-1]}", flush=True)
+    if process.returncode:
+        tail = "\n".join(lines[-40:])
+        raise DeepEdError(f"`{' '.join(entrypoint)}` failed. Its last output:\n{tail}")
+
+
+@contextmanager
+def serving(ray: LocalRay, kb: Path) -> Iterator[str]:
+    """Deploy the app on a free port of this machine; shut it down in the end, which lets the head stop quickly."""
+    port = free_ports(1)[0]
+    config = {
+        "http_options": {"host": "127.0.0.1", "port": port},
+        "applications": [{"name": "linker", "route_prefix": "/", "import_path": "serve.app:build", "args": {"kb": str(kb)}}],
+    }
+    path = ray.log.with_name("serve.json")  # JSON is YAML
+    path.write_text(json.dumps(config))
+    environment = {**ray.environment, "RAY_ADDRESS": ray.gcs_address}
+    command = [executable("serve"), "run", str(path), "--working-dir", str(ROOT), "--non-blocking"]
+    run = subprocess.run(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if run.returncode:
+        raise DeepEdError(f"`serve run` failed:\n{run.stdout}")
+    try:
+        url = f"http://127.0.0.1:{port}"
+        _wait_until_healthy(ray, url)
+        yield url
+    finally:
+        subprocess.run([executable("serve"), "shutdown", "-y"], env=ray.environment, capture_output=True, check=False)
+
+
+def _wait_until_healthy(ray: LocalRay, url: str, *, timeout_s: float = 120) -> None:
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        with suppress(OSError), urllib.request.urlopen(f"{url}/healthz", timeout=5):
+            return
+        time.sleep(0.5)
+    status = subprocess.run([executable("serve"), "status"], env=ray.environment, capture_output=True, text=True, check=False)
+    raise DeepEdError(f"{url}/healthz did not answer within {timeout_s:.0f} s. `serve status` says:\n{status.stdout}")
+
+
+def post_link(url: str, text: str, mentions: tuple[str, ...]) -> list[dict[str, Any]]:
+    spans = [(text.index(mention), text.index(mention) + len(mention)) for mention in mentions]
+    body = json.dumps({"text": text, "spans": spans}).encode()
+    request = urllib.request.Request(f"{url}/link", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        answers: list[dict[str, Any]] = json.load(reply)["mentions"]
+    return answers
+
+
+def render(text: str, answers: list[dict[str, Any]]) -> str:
+    """The sentence with its links in place, then why each name means what it means."""
+    linked, position = "", 0
+    for answer in answers:
+        title = answer["entity"]["title"] if answer["entity"] else "?"
+        linked += f"{text[position : answer['start']]}[{answer['surface']} => {title}]"
+        position = answer["end"]
+    lines = ["", f"  {linked}{text[position:]}", ""]
+    for answer in answers:
+        if answer["entity"] is None:
+            lines.append(f"  {answer['surface']}: {answer['reason']}")
+            continue
+        usual = max(answer["candidates"], key=lambda candidate: candidate["prior"])
+        words = " ".join(word["word"] for word in answer["attended"][:6])
+        overruled = "" if usual["title"] == answer["entity"]["title"] else f"; usually {usual['title']} ({usual['prior']:.0%} of links)"
+        lines.append(f"  {answer['surface']}: {answer['entity']['title']} ({answer['entity']['prior']:.0%} of links{overruled})")
+        lines.append(f"    looked at: {words}")
+    return "\n".join(lines)
+
+
+def accuracies(kb: Path) -> str:
+    """What the evaluation stage printed, once more where it is read."""
+    from deeped_ray.evaluation.report import EvaluationConfig, evaluate, report_table
+
+    return report_table(evaluate(KnowledgeBase(kb), EvaluationConfig()))
+
+
+def wait_for_interrupt(url: str, ray: LocalRay) -> None:
+    print(f"\nserving at {url} (docs at {url}/docs), Ray dashboard at {ray.dashboard_url}; Ctrl-C ends both", flush=True)
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        print("shutting down", flush=True)
+
+
+def _say(message: str) -> None:
+    print(f"==> {message}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

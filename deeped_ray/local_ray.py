@@ -1,0 +1,137 @@
+"""A private Ray on this machine: its own ports, folder and token, started and ended by process id.
+
+Another Ray on the same host is neither used nor disturbed: nothing here calls `ray stop`, and every port is a free one.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deeped_ray.types import DeepEdError
+
+START_TIMEOUT_S = 90
+# Ray Train leaves a detached actor behind, for which a raylet waits 30 s; it holds nothing worth the wait.
+STOP_TIMEOUT_S = 6
+
+
+def free_ports(count: int) -> list[int]:
+    """Distinct ports that are free on the loopback interface now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def write_token(path: Path) -> None:
+    """A random token that only this user can read; Ray refuses clients that do not have it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as handle:
+        handle.write(secrets.token_hex(32))
+
+
+@dataclass(frozen=True)
+class LocalRay:
+    """A running head: how its clients reach it."""
+
+    dashboard_url: str
+    gcs_address: str
+    environment: dict[str, str]
+    log: Path
+
+    def run(self, command: Sequence[str], *, cwd: Path) -> int:
+        """Run a client (`ray job submit`, `serve deploy`, ...) against this head, its output passed through."""
+        return subprocess.run(command, cwd=cwd, env=self.environment, check=False).returncode
+
+
+def executable(name: str) -> str:
+    """A command installed beside this Python: `ray`, `serve`."""
+    return str(Path(sys.executable).parent / name)
+
+
+@contextlib.contextmanager
+def local_ray(*, num_cpus: int | None = None) -> Iterator[LocalRay]:
+    """Start a head, and end it, with all its processes, when the block ends."""
+    # short, since Ray puts Unix sockets below it, whose paths are limited to 107 bytes
+    folder = Path(tempfile.mkdtemp(prefix="deeped-"))
+    token = folder / "token"
+    write_token(token)
+    gcs, dashboard, client, agent, agent_grpc, metrics, runtime_env = free_ports(7)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+        "RAY_ADDRESS": f"http://127.0.0.1:{dashboard}",
+        "RAY_DASHBOARD_ADDRESS": f"http://127.0.0.1:{dashboard}",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
+    command = [
+        *(executable("ray"), "start", "--head", "--block", "--disable-usage-stats"),
+        *("--node-ip-address", "127.0.0.1", "--port", str(gcs), "--temp-dir", str(folder / "ray")),
+        *("--dashboard-host", "127.0.0.1", "--dashboard-port", str(dashboard), "--ray-client-server-port", str(client)),
+        *("--dashboard-agent-listen-port", str(agent), "--dashboard-agent-grpc-port", str(agent_grpc)),
+        *("--metrics-export-port", str(metrics), "--runtime-env-agent-port", str(runtime_env)),
+        *(("--num-cpus", str(num_cpus)) if num_cpus else ()),
+    ]
+    log = folder / "head.log"
+    start_environment = {name: value for name, value in environment.items() if name not in ("RAY_ADDRESS", "RAY_DASHBOARD_ADDRESS")}
+    with open(log, "wb") as output:
+        process = subprocess.Popen(command, env=start_environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        _wait_until_ready(process, environment["RAY_ADDRESS"], token, log)
+        yield LocalRay(environment["RAY_ADDRESS"], f"127.0.0.1:{gcs}", environment, log)
+    finally:
+        _stop(process)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, token: Path, log: Path) -> None:
+    request = urllib.request.Request(f"{url}/api/version", headers={"Authorization": f"Bearer {token.read_text()}"})
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=2):
+            return
+        time.sleep(0.3)
+    last_lines = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+    raise DeepEdError(f"The local Ray head did not start within {START_TIMEOUT_S} s. Its last output:\n{last_lines}")
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    """Ask the head to end; kill what is left of its session, which is all it ever started and nothing else."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_TIMEOUT_S)
+    for pid in _session_members(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def _session_members(session_id: int) -> list[int]:
+    listing = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True).stdout
+    members = []
+    for pid in map(int, listing.split()):
+        with contextlib.suppress(OSError):
+            if os.getsid(pid) == session_id:
+                members.append(pid)
+    return members

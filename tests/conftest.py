@@ -1,0 +1,92 @@
+"""Fixtures: one real Ray for the session, and one knowledge base made from the mini encyclopedia by the real stages."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+import torch
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.corpus.ingest import CorpusConfig, build_corpus
+from deeped_ray.embeddings.index import IndexConfig, build_index
+from deeped_ray.embeddings.trainer import EmbeddingConfig, ShardConfig, embed_entities
+from deeped_ray.embeddings.words import WordVectorConfig, build_words
+from deeped_ray.linking.batching import Batch
+from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.model import ModelConfig
+from deeped_ray.local_ray import write_token
+from deeped_ray.training import TrainingConfig, WorkerConfig, train_linker
+
+MINI_CORPUS = CorpusConfig(min_word_count=2, pages_per_shard=100)
+MINI_WORDS = WordVectorConfig(dimension=100, ppmi_window=30)
+MINI_EMBEDDING = EmbeddingConfig()
+MINI_SHARDS = ShardConfig(shard_entities=57)
+MINI_TRAINING = TrainingConfig(epochs=60, learning_rate=3e-3, documents_per_step=8)
+
+
+@pytest.fixture(scope="session")
+def local_ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A local Ray with token authentication, on ports of its own."""
+    token = tmp_path_factory.mktemp("ray") / "token"
+    write_token(token)
+    os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(token), RAY_USAGE_STATS_ENABLED="0")
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200 * 2**20, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def corpus_kb(local_ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+    """The mini encyclopedia, ingested and embedded."""
+    kb = KnowledgeBase(tmp_path_factory.mktemp("kb") / "mini", create=True)
+    build_corpus(kb, MINI_CORPUS)
+    build_words(kb, MINI_WORDS)
+    embed_entities(kb, MINI_EMBEDDING, MINI_SHARDS)
+    build_index(kb, IndexConfig())
+    return kb
+
+
+@pytest.fixture(scope="session")
+def mini_kb(corpus_kb: KnowledgeBase) -> KnowledgeBase:
+    """The same with a trained linker: what `make demo` makes."""
+    train_linker(corpus_kb, MINI_TRAINING, ModelConfig(), CandidateConfig(), WorkerConfig())
+    return corpus_kb
+
+
+@pytest.fixture(scope="session")
+def linker(mini_kb: KnowledgeBase) -> Linker:
+    return Linker.open(mini_kb)
+
+
+def random_batch(*, B: int = 2, n: int = 3, S: int = 4, K: int = 6, d: int = 5, seed: int = 0, dtype: torch.dtype = torch.float64) -> Batch:
+    """Documents of random vectors in which every mention has at least one candidate and one word."""
+    rng = np.random.default_rng(seed)
+    num_entities, num_words = 7, 9
+    is_candidate = rng.random((B, n, S)) < 0.7
+    is_word = rng.random((B, n, K)) < 0.8
+    is_candidate[..., 0] = is_word[..., 0] = True
+    gold = np.where(rng.random((B, n)) < 0.8, 0, -1)
+    return Batch(
+        entity_vectors=torch.from_numpy(rng.standard_normal((B, num_entities, d))).to(dtype),
+        word_vectors=torch.from_numpy(rng.standard_normal((B, num_words, d))).to(dtype),
+        candidates=torch.from_numpy(rng.integers(0, num_entities, (B, n, S))),
+        context=torch.from_numpy(rng.permuted(np.tile(np.arange(num_words), (B, n, 1)), axis=-1)[..., :K].copy()),
+        is_candidate=torch.from_numpy(is_candidate),
+        is_word=torch.from_numpy(is_word),
+        log_prior=torch.from_numpy(np.log(rng.uniform(0.01, 1, (B, n, S)))).to(dtype),
+        gold=torch.from_numpy(gold),
+    )
+
+
+def write_dump(path: Path, pages: str, *, header: str = "<siteinfo><sitename>Test</sitename></siteinfo>") -> Path:
+    path.write_text(f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11">{header}{pages}</mediawiki>', encoding="utf-8")
+    return path
+
+
+def page_xml(title: str, text: str, *, page_id: int = 1, ns: int = 0, redirect: str | None = None) -> str:
+    to = f'<redirect title="{redirect}" />' if redirect else ""
+    return f"<page><title>{title}</title><ns>{ns}</ns><id>{page_id}</id>{to}<revision><id>1</id><text>{text}</text></revision></page>"

@@ -1,0 +1,72 @@
+import pytest
+import torch
+from tests.conftest import random_batch
+
+from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, margin_loss
+from deeped_ray.types import DeepEdError
+
+CONFIG = ModelConfig(local_kept_words=3, global_kept_words=3, hidden_units=8)
+
+
+def make_model(kind: ModelKind) -> LinkerModel:
+    torch.manual_seed(0)
+    return LinkerModel(kind, CONFIG, dimension=5).double()
+
+
+@pytest.mark.parametrize("kind", ["local", "global"])
+def test_absent_candidates_never_win(kind: ModelKind) -> None:
+    batch = random_batch(seed=1)
+    best = make_model(kind)(batch).rho.argmax(dim=-1)
+    assert batch.is_candidate.gather(-1, best[..., None]).all()
+
+
+def test_local_and_global_differ_only_by_coherence() -> None:
+    batch = random_batch(seed=2)
+    local, joint = make_model("local")(batch), make_model("global")(batch)
+    assert local.belief is None
+    assert joint.belief is not None
+    torch.testing.assert_close(local.psi, joint.psi)
+    torch.testing.assert_close((joint.belief * batch.is_candidate).sum(dim=-1), torch.ones(2, 3, dtype=torch.float64))
+
+
+def test_a_mention_without_candidates_stays_finite() -> None:
+    batch = random_batch(seed=3)
+    batch.is_candidate[0, 1] = False
+    scores = make_model("global")(batch)
+    assert torch.isfinite(scores.rho).all()
+    assert torch.isfinite(scores.psi[batch.is_candidate]).all()
+
+
+def test_margin_loss_of_a_worked_example() -> None:
+    batch = random_batch(B=1, n=2, S=3)
+    batch.is_candidate[:] = torch.tensor([[True, True, False], [True, True, True]])
+    batch.gold[:] = torch.tensor([0, -1])
+    rho = torch.tensor([[[0.5, 0.495, 9.0], [0.0, 1.0, 2.0]]], dtype=torch.float64)
+    # mention 0: [0.01 - 0.5 + 0.495]_+ = 0.005; its third candidate is absent; mention 1 has no gold entity
+    assert margin_loss(rho, batch, gamma=0.01).item() == pytest.approx(0.005)
+
+
+def test_projection_bounds_every_tensor_of_f_and_nothing_else() -> None:
+    model = make_model("global")
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.fill_(3.0)
+    model.project_()
+    assert all(weight.norm() <= 1 + 1e-9 for weight in model.f.parameters())
+    assert (model.A == 3.0).all()
+
+
+def test_float32_scores_agree_with_float64() -> None:
+    double = make_model("global")
+    single = LinkerModel("global", CONFIG, dimension=5)
+    single.load_state_dict({name: tensor.float() for name, tensor in double.state_dict().items()})
+    expected = double(random_batch(seed=5)).rho
+    actual = single(random_batch(seed=5, dtype=torch.float32)).rho
+    mask = random_batch(seed=5).is_candidate
+    torch.testing.assert_close(actual.double()[mask], expected[mask], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("damping", [0.0, 1.5])
+def test_damping_outside_its_range_is_refused(damping: float) -> None:
+    with pytest.raises(DeepEdError, match="--damping"):
+        ModelConfig(damping=damping)

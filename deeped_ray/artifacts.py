@@ -73,7 +73,9 @@ class KnowledgeBase:
         self.root = Path(root).expanduser().absolute()
         if "working_dir_files" in self.root.parts or "working_dir_files" in Path(root).resolve().parts:
             # `ray job submit --working-dir .` runs in a throw-away copy, where a relative --kb would be lost
-            raise DeepEdError(f"Knowledge base {root} lies in the job's temporary working directory. Give --kb as an absolute path.")
+            raise DeepEdError(
+                f"Knowledge base {root} lies in the job's temporary working directory. Give --kb as an absolute path."
+            )
         if create:
             (self.root / "parts").mkdir(parents=True, exist_ok=True)
         elif not self.root.is_dir():
@@ -89,9 +91,13 @@ class KnowledgeBase:
         except FileNotFoundError:
             return {"format": FORMAT, "parts": {}}
         except (ValueError, KeyError, TypeError) as error:
-            raise ArtifactError(f"{path} is not a manifest ({error}). Restore it, or build the knowledge base again.") from error
+            raise ArtifactError(
+                f"{path} is not a manifest ({error}). Restore it, or build the knowledge base again."
+            ) from error
         if found != FORMAT:
-            raise ArtifactError(f"{self.root} has format {found}, this deeped-ray {__version__} reads format {FORMAT}. Use the version that wrote it, or run {MAKERS['corpus']} again.")
+            raise ArtifactError(
+                f"{self.root} has format {found}, this deeped-ray {__version__} reads format {FORMAT}. Use the version that wrote it, or run {MAKERS['corpus']} again."
+            )
         return manifest
 
     def __contains__(self, name: str) -> bool:
@@ -106,7 +112,9 @@ class KnowledgeBase:
         record = parts[name]
         for parent, parent_id in record["parents"].items():
             if parts.get(parent, {}).get("id") != parent_id:
-                raise ArtifactError(f"The {name} part of {self.root} was made from an older {parent} part. {remedy} again.")
+                raise ArtifactError(
+                    f"The {name} part of {self.root} was made from an older {parent} part. {remedy} again."
+                )
         part = Part(name, record["id"], self.root / record["folder"], record)
         problem = _damage(part, full=False)
         if problem:
@@ -143,7 +151,9 @@ class KnowledgeBase:
         try:
             yield folder
             (folder / _ALIVE).unlink()
-            files = {str(path.relative_to(folder)): _checksum(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+            files = {
+                str(path.relative_to(folder)): _checksum(path) for path in sorted(folder.rglob("*")) if path.is_file()
+            }
             if not files:
                 raise ArtifactError(f"Nothing was written for the {name} part.")
             part_id = hashlib.sha256(json.dumps([name, files], sort_keys=True).encode()).hexdigest()[:16]

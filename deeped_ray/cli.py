@@ -37,26 +37,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = OneLineParser(prog="deeped", description="Link text to the entities of a knowledge base, and look into it.")
+    parser = OneLineParser(
+        prog="deeped", description="Link text to the entities of a knowledge base, and look into it."
+    )
     parser.add_argument("--version", action="version", version=f"deeped-ray {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    link = _command(commands, "link", _link, "link spans of a text", 'deeped link --kb KB --spans 0:8,14:23 "Scotland beat Australia at Murrayfield."')
+    link = _command(
+        commands,
+        "link",
+        _link,
+        "link spans of a text",
+        'deeped link --kb KB --spans 0:8,14:23 "Scotland beat Australia at Murrayfield."',
+    )
     link.add_argument("text", help="the text, or - to read it from standard input")
-    link.add_argument("--spans", required=True, type=_spans, help="mentions as START:END,START:END,... in characters, END exclusive")
-    link.add_argument("--model", choices=("prior", "local", "global"), default="global", help="which linker (default: global)")
+    link.add_argument(
+        "--spans", required=True, type=_spans, help="mentions as START:END,START:END,... in characters, END exclusive"
+    )
+    link.add_argument(
+        "--model", choices=("prior", "local", "global"), default="global", help="which linker (default: global)"
+    )
     link.add_argument("--words", type=int, default=8, metavar="N", help="attended words to show (default: 8)")
 
-    mention = _command(commands, "mention", _mention, "show what a name can mean, with p(e|m)", 'deeped mention --kb KB "Apple"')
+    mention = _command(
+        commands, "mention", _mention, "show what a name can mean, with p(e|m)", 'deeped mention --kb KB "Apple"'
+    )
     mention.add_argument("surface", help="the name as it stands in a text")
 
-    neighbors = _command(commands, "neighbors", _neighbors, "show what is close to an entity", 'deeped neighbors --kb KB "Apple Inc." --words')
+    neighbors = _command(
+        commands,
+        "neighbors",
+        _neighbors,
+        "show what is close to an entity",
+        'deeped neighbors --kb KB "Apple Inc." --words',
+    )
     neighbors.add_argument("title", help="title of the entity, or a redirect to it")
     neighbors.add_argument("--words", action="store_true", help="closest words instead of entities")
     neighbors.add_argument("--count", type=int, default=10, metavar="N", help="how many (default: 10)")
-    neighbors.add_argument("--min-count", type=int, default=0, metavar="N", help="with --words: only words at least this often in the dump")
+    neighbors.add_argument(
+        "--min-count", type=int, default=0, metavar="N", help="with --words: only words at least this often in the dump"
+    )
 
-    scores = _command(commands, "evaluate", _evaluate, "score linkers on annotated documents", "deeped evaluate --kb KB --dataset aida:FILE --json OUT", json_file=True)
+    scores = _command(
+        commands,
+        "evaluate",
+        _evaluate,
+        "score linkers on annotated documents",
+        "deeped evaluate --kb KB --dataset aida:FILE --json OUT",
+        json_file=True,
+    )
     add_options(scores, EvaluationConfig)
 
     info = _command(commands, "info", _info, "show what a knowledge base holds", "deeped info KB", kb_option=False)
@@ -68,7 +97,9 @@ def _parser() -> argparse.ArgumentParser:
 def _command(
     commands: Any, name: str, run: Any, summary: str, example: str, *, kb_option: bool = True, json_file: bool = False
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=f"example: {example}")
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=f"example: {example}"
+    )
     parser.set_defaults(run=run)
     if kb_option:
         parser.add_argument("--kb", required=True, help="knowledge-base folder")
@@ -85,7 +116,9 @@ def _command(
 def _link(args: argparse.Namespace) -> tuple[Any, str]:
     text = sys.stdin.read() if args.text == "-" else args.text
     predictions = Linker.open(args.kb, args.model).link(text, args.spans)
-    return [asdict(prediction) for prediction in predictions], "\n\n".join(describe(prediction, num_words=args.words) for prediction in predictions)
+    return [asdict(prediction) for prediction in predictions], "\n\n".join(
+        describe(prediction, num_words=args.words) for prediction in predictions
+    )
 
 
 def _mention(args: argparse.Namespace) -> tuple[Any, str]:
@@ -94,8 +127,12 @@ def _mention(args: argparse.Namespace) -> tuple[Any, str]:
     found = MentionTable(corpus).candidates(args.surface)
     if not found:
         return [], f"{args.surface!r} is no mention in this knowledge base: it never occurs as a link or title."
-    rows = [(catalogue.title(candidate.entity_id), round(candidate.prior, 4), candidate.count) for candidate in found]
-    return [{"title": title, "prior": prior, "count": count} for title, prior, count in rows], table(["entity", "p(e|m)", "links"], rows)
+    rows = [
+        (catalogue.title(candidate.entity_id), round(candidate.prior, 4), candidate.num_links) for candidate in found
+    ]
+    return [{"title": title, "prior": prior, "count": count} for title, prior, count in rows], table(
+        ["entity", "p(e|m)", "links"], rows
+    )
 
 
 def _neighbors(args: argparse.Namespace) -> tuple[Any, str]:
@@ -107,7 +144,9 @@ def _neighbors(args: argparse.Namespace) -> tuple[Any, str]:
         rows = ranked_words(Words(kb.open("words")), vector, count=args.count, min_count=args.min_count)
     else:
         nearest = EntityIndex(kb.open("index")).neighbors(vector, count=args.count + 1)
-        rows = [(catalogue.title(near.entity_id), near.similarity) for near in nearest if near.entity_id != entity_id][: args.count]
+        rows = [(catalogue.title(near.entity_id), near.similarity) for near in nearest if near.entity_id != entity_id][
+            : args.count
+        ]
     kind = "word" if args.words else "entity"
     return [{kind: name, "similarity": similarity} for name, similarity in rows], table([kind, "cosine"], rows)
 
@@ -132,10 +171,24 @@ def _info(args: argparse.Namespace) -> tuple[Any, str]:
     for name, record in sorted(manifest["parts"].items(), key=lambda item: item[1]["created"]):
         size = sum(file["bytes"] for file in record["files"].values())
         state = "" if not args.verify else problems[name] or "sound"
-        rows.append((name, record["id"], len(record["files"]), f"{size / 2**20:.1f} MiB", record["created"], record["made_by"], state))
+        rows.append(
+            (
+                name,
+                record["id"],
+                len(record["files"]),
+                f"{size / 2**20:.1f} MiB",
+                record["created"],
+                record["made_by"],
+                state,
+            )
+        )
         details.append({"part": name, "bytes": size, "problem": problems.get(name), **record})
     summary = _summary(kb)
-    lines = [f"{kb.root}, format {manifest['format']}", "", table(["part", "id", "files", "size", "made", "by", "state"], rows)]
+    lines = [
+        f"{kb.root}, format {manifest['format']}",
+        "",
+        table(["part", "id", "files", "size", "made", "by", "state"], rows),
+    ]
     if summary:
         lines += ["", table(["holds", "number"], list(summary.items()))]
     return {"root": str(kb.root), "format": manifest["format"], "holds": summary, "parts": details}, "\n".join(lines)
@@ -157,9 +210,14 @@ def describe(prediction: Prediction, *, num_words: int) -> str:
     if not prediction.candidates:
         return head
     words = ", ".join(f"{word} {weight:.2f}" for word, weight in prediction.attended[:num_words])
-    rows = [(c.title, c.prior, c.local, "" if c.coherence is None else f"{c.coherence:.3f}", c.score, c.probability) for c in prediction.candidates]
+    rows = [
+        (c.title, c.prior, c.local, "" if c.coherence is None else f"{c.coherence:.3f}", c.score, c.probability)
+        for c in prediction.candidates
+    ]
     columns = table(["candidate", "prior", "local", "coherence", "score", "probability"], rows)
-    return "\n".join([head, *([f"  attended words: {words}"] if words else []), *(f"  {line}" for line in columns.splitlines())])
+    return "\n".join(
+        [head, *([f"  attended words: {words}"] if words else []), *(f"  {line}" for line in columns.splitlines())]
+    )
 
 
 def _spans(value: str) -> list[Span]:

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.evaluation.report import EvaluationConfig, evaluate, report_table
+from deeped_ray.linking.linker import Linker
 from deeped_ray.local_ray import LocalRay, executable, free_ports, local_ray
 from deeped_ray.types import DeepEdError
 
@@ -26,7 +28,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # A corpus of 30,000 words carries neither 300 dimensions nor words seen 10 times, and 72 documents need fewer but
 # larger steps than AIDA's 946. Everything else is the paper's.
 STAGES: list[tuple[str, list[str]]] = [
-    ("build_corpus", ["--dimension", "100", "--min-word-count", "2", "--ppmi-window", "30", "--pages-per-shard", "100"]),
+    (
+        "build_corpus",
+        ["--dimension", "100", "--min-word-count", "2", "--ppmi-window", "30", "--pages-per-shard", "100"],
+    ),
     ("embed_entities", ["--shard-entities", "32"]),
     ("build_index", []),
     ("train_linker", ["--epochs", "60", "--learning-rate", "3e-3", "--documents-per-step", "8"]),
@@ -43,19 +48,29 @@ _NOISE = re.compile(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="make demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kb", type=Path, default=ROOT / "kb" / "mini", help="knowledge-base folder (default: kb/mini)")
+    parser = argparse.ArgumentParser(
+        prog="make demo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--kb", type=Path, default=ROOT / "kb" / "mini", help="knowledge-base folder (default: kb/mini)"
+    )
+    parser.add_argument("--serve-only", action="store_true", help="serve a finished knowledge base and run no stage")
+    parser.add_argument("--port", type=int, help="port to serve on (default: a free one)")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    kb = args.kb.absolute()
     try:
-        run_demo(args.kb.absolute(), keep_serving=sys.stdout.isatty() and not os.environ.get("ONCE"))
+        if args.serve_only:
+            serve_only(kb, port=args.port)
+        else:
+            run_demo(kb, port=args.port, keep_serving=sys.stdout.isatty() and not os.environ.get("ONCE"))
     except DeepEdError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def run_demo(kb: Path, *, keep_serving: bool) -> None:
+def run_demo(kb: Path, *, port: int | None, keep_serving: bool) -> None:
     start = time.monotonic()
     _say("starting a private Ray head")
     with local_ray() as ray:
@@ -63,7 +78,7 @@ def run_demo(kb: Path, *, keep_serving: bool) -> None:
             _say(f"{number}/{len(STAGES)} jobs/{stage}.py")
             submit(ray, ["python", f"jobs/{stage}.py", "--kb", str(kb), *options])
         _say("deploying serve.app:build")
-        with serving(ray, kb) as url:
+        with serving(ray, kb, port=port) as url:
             _say(f"POST {url}/link")
             print(render(SENTENCE, post_link(url, SENTENCE, MENTIONS)))
             print(f"\n{accuracies(kb)}\n\ndone in {time.monotonic() - start:.0f} s; knowledge base: {kb}")
@@ -71,11 +86,22 @@ def run_demo(kb: Path, *, keep_serving: bool) -> None:
                 wait_for_interrupt(url, ray)
 
 
+def serve_only(kb: Path, *, port: int | None) -> None:
+    Linker.open(kb)  # a knowledge base that cannot be served is told apart here, before anything starts
+    _say("starting a private Ray head")
+    with local_ray() as ray:
+        _say("deploying serve.app:build")
+        with serving(ray, kb, port=port) as url:
+            wait_for_interrupt(url, ray)
+
+
 def submit(ray: LocalRay, entrypoint: list[str]) -> None:
     """`ray job submit --working-dir . -- ENTRYPOINT`, with Ray's own chatter left out of what is shown."""
     command = [executable("ray"), "job", "submit", "--working-dir", str(ROOT), "--", *entrypoint]
     lines: list[str] = []
-    with subprocess.Popen(command, env=ray.environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, env=ray.environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             lines.append(_WORKER.sub("", line.rstrip()))
@@ -87,18 +113,22 @@ def submit(ray: LocalRay, entrypoint: list[str]) -> None:
 
 
 @contextmanager
-def serving(ray: LocalRay, kb: Path) -> Iterator[str]:
-    """Deploy the app on a free port of this machine; shut it down in the end, which lets the head stop quickly."""
-    port = free_ports(1)[0]
+def serving(ray: LocalRay, kb: Path, *, port: int | None = None) -> Iterator[str]:
+    """Deploy the app on this machine; shut it down in the end, which lets the head stop quickly."""
+    port = port or free_ports(1)[0]
     config = {
         "http_options": {"host": "127.0.0.1", "port": port},
-        "applications": [{"name": "linker", "route_prefix": "/", "import_path": "serve.app:build", "args": {"kb": str(kb)}}],
+        "applications": [
+            {"name": "linker", "route_prefix": "/", "import_path": "serve.app:build", "args": {"kb": str(kb)}}
+        ],
     }
     path = ray.log.with_name("serve.json")  # JSON is YAML
     path.write_text(json.dumps(config))
     environment = {**ray.environment, "RAY_ADDRESS": ray.gcs_address}
     command = [executable("serve"), "run", str(path), "--working-dir", str(ROOT), "--non-blocking"]
-    run = subprocess.run(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    run = subprocess.run(
+        command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     if run.returncode:
         raise DeepEdError(f"`serve run` failed:\n{run.stdout}")
     try:
@@ -115,7 +145,9 @@ def _wait_until_healthy(ray: LocalRay, url: str, *, timeout_s: float = 120) -> N
         with suppress(OSError), urllib.request.urlopen(f"{url}/healthz", timeout=5):
             return
         time.sleep(0.5)
-    status = subprocess.run([executable("serve"), "status"], env=ray.environment, capture_output=True, text=True, check=False)
+    status = subprocess.run(
+        [executable("serve"), "status"], env=ray.environment, capture_output=True, text=True, check=False
+    )
     raise DeepEdError(f"{url}/healthz did not answer within {timeout_s:.0f} s. `serve status` says:\n{status.stdout}")
 
 
@@ -142,21 +174,27 @@ def render(text: str, answers: list[dict[str, Any]]) -> str:
             continue
         usual = max(answer["candidates"], key=lambda candidate: candidate["prior"])
         words = " ".join(word["word"] for word in answer["attended"][:6])
-        overruled = "" if usual["title"] == answer["entity"]["title"] else f"; usually {usual['title']} ({usual['prior']:.0%} of links)"
-        lines.append(f"  {answer['surface']}: {answer['entity']['title']} ({answer['entity']['prior']:.0%} of links{overruled})")
+        overruled = (
+            ""
+            if usual["title"] == answer["entity"]["title"]
+            else f"; usually {usual['title']} ({usual['prior']:.0%} of links)"
+        )
+        lines.append(
+            f"  {answer['surface']}: {answer['entity']['title']} ({answer['entity']['prior']:.0%} of links{overruled})"
+        )
         lines.append(f"    looked at: {words}")
     return "\n".join(lines)
 
 
 def accuracies(kb: Path) -> str:
     """What the evaluation stage printed, once more where it is read."""
-    from deeped_ray.evaluation.report import EvaluationConfig, evaluate, report_table
-
     return report_table(evaluate(KnowledgeBase(kb), EvaluationConfig()))
 
 
 def wait_for_interrupt(url: str, ray: LocalRay) -> None:
-    print(f"\nserving at {url} (docs at {url}/docs), Ray dashboard at {ray.dashboard_url}; Ctrl-C ends both", flush=True)
+    print(
+        f"\nserving at {url} (docs at {url}/docs), Ray dashboard at {ray.dashboard_url}; Ctrl-C ends both", flush=True
+    )
     try:
         signal.pause()
     except KeyboardInterrupt:

@@ -15,7 +15,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,16 +47,13 @@ def write_token(path: Path) -> None:
 
 @dataclass(frozen=True)
 class LocalRay:
-    """A running head: how its clients reach it."""
+    """A running head: how its clients reach it, and in which environment they run."""
 
+    pid: int
     dashboard_url: str
     gcs_address: str
     environment: dict[str, str]
     log: Path
-
-    def run(self, command: Sequence[str], *, cwd: Path) -> int:
-        """Run a client (`ray job submit`, `serve deploy`, ...) against this head, its output passed through."""
-        return subprocess.run(command, cwd=cwd, env=self.environment, check=False).returncode
 
 
 def executable(name: str) -> str:
@@ -91,12 +88,16 @@ def local_ray(*, num_cpus: int | None = None) -> Iterator[LocalRay]:
         *(("--num-cpus", str(num_cpus)) if num_cpus else ()),
     ]
     log = folder / "head.log"
-    start_environment = {name: value for name, value in environment.items() if name not in ("RAY_ADDRESS", "RAY_DASHBOARD_ADDRESS")}
+    start_environment = {
+        name: value for name, value in environment.items() if name not in ("RAY_ADDRESS", "RAY_DASHBOARD_ADDRESS")
+    }
     with open(log, "wb") as output:
-        process = subprocess.Popen(command, env=start_environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=start_environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
     try:
         _wait_until_ready(process, environment["RAY_ADDRESS"], token, log)
-        yield LocalRay(environment["RAY_ADDRESS"], f"127.0.0.1:{gcs}", environment, log)
+        yield LocalRay(process.pid, environment["RAY_ADDRESS"], f"127.0.0.1:{gcs}", environment, log)
     finally:
         _stop(process)
         shutil.rmtree(folder, ignore_errors=True)

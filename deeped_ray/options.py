@@ -29,7 +29,9 @@ class OneLineParser(argparse.ArgumentParser):
 
 def add_options(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
     """Add one option per field of the dataclass, in a group named by its docstring."""
-    group = parser.add_argument_group((config_class.__doc__ or config_class.__name__).strip().splitlines()[0].rstrip("."))
+    group = parser.add_argument_group(
+        (config_class.__doc__ or config_class.__name__).strip().splitlines()[0].rstrip(".")
+    )
     hints = get_type_hints(config_class, include_extras=True)
     for field in dataclasses.fields(config_class):
         kind, help_text = get_args(hints[field.name])
@@ -46,7 +48,9 @@ def add_options(parser: argparse.ArgumentParser, config_class: type[Any]) -> Non
             group.add_argument(flag, choices=get_args(kind), **settings)
         else:
             kind = _without_none(kind)
-            group.add_argument(flag, type=kind, metavar={int: "N", float: "X"}.get(kind, field.name.upper()), **settings)
+            group.add_argument(
+                flag, type=kind, metavar={int: "N", float: "X"}.get(kind, field.name.upper()), **settings
+            )
 
 
 def config_from(args: argparse.Namespace, config_class: type[Config]) -> Config:
@@ -67,7 +71,9 @@ def _without_none(kind: Any) -> Any:
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """For stages that can resume: the same pair of names takes up what an earlier run left."""
-    parser.add_argument("--storage-path", type=Path, help="folder for unfinished work, shared by all nodes (default: KB/runs)")
+    parser.add_argument(
+        "--storage-path", type=Path, help="folder for unfinished work, shared by all nodes (default: KB/runs)"
+    )
     parser.add_argument("--run-name", help="name of the run within it (default: from the stage's inputs and options)")
 
 
@@ -87,8 +93,14 @@ def run_job(
 
     Exits with 2 and one line on stderr for a user's error; anything else is a bug and keeps its traceback.
     """
-    parser = OneLineParser(prog=f"jobs/{stage}.py", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kb", required=True, help="knowledge-base folder; an absolute path, on storage all nodes share, under `ray job submit`")
+    parser = OneLineParser(
+        prog=f"jobs/{stage}.py", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--kb",
+        required=True,
+        help="knowledge-base folder; an absolute path, on storage all nodes share, under `ray job submit`",
+    )
     if extra:
         extra(parser)
     for config_class in configs:

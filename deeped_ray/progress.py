@@ -34,7 +34,10 @@ class Progress:
 
     def _line(self, now: float, note: str) -> str:
         rate = (self.done - self._skipped) / max(now - self._start, 1e-9)
-        parts = [f"{self.done:,}{f'/{self.total:,}' if self.total is not None else ''} {self.unit}", f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"]
+        parts = [
+            f"{self.done:,}{f'/{self.total:,}' if self.total is not None else ''} {self.unit}",
+            f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s",
+        ]
         if self.total is not None and self.done < self.total and rate > 0:
             parts.append(f"{(self.total - self.done) / rate:,.0f} s left")
         return f"{self.stage}: " + ", ".join([*parts, note] if note else parts)

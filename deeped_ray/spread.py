@@ -1,5 +1,6 @@
 """Spread independent pieces of work over a Ray cluster, with a bounded number in flight."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ Result = TypeVar("Result")
 def ensure_ray() -> None:
     """Join the cluster this job was submitted to, or start a local Ray when run as plain `python jobs/...`."""
     if not ray.is_initialized():
-        ray.init(include_dashboard=False, log_to_driver=True, logging_level="WARNING")
+        ray.init(include_dashboard=False, log_to_driver=True, logging_level=logging.WARNING)
 
 
 def spread(

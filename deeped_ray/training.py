@@ -131,9 +131,10 @@ def _fit_on_ray(
         ),
     )
     result = trainer.fit()
-    if result.checkpoint is None:
+    checkpoint: Checkpoint | None = result.checkpoint
+    if checkpoint is None:
         raise DeepEdError(f"Training run {run_name} in {storage} ended without a checkpoint.")
-    return result.checkpoint
+    return checkpoint
 
 
 # -- in the workers
@@ -143,7 +144,10 @@ def _train_worker(loop: dict[str, Any]) -> None:
     """One Ray Train worker: fits one model after the other, reporting at every validation."""
     training: TrainingConfig = loop["training"]
     inputs = LinkerInputs(KnowledgeBase(loop["kb"]), loop["candidates"])
-    documents = {split: [inputs.encode(document) for spec in loop[split] for document in read_dataset(spec)] for split in ("train", "dev")}
+    documents = {
+        split: [inputs.encode(document) for spec in loop[split] for document in read_dataset(spec)]
+        for split in ("train", "dev")
+    }
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     run = Run(training)
     checkpoint = ray.train.get_checkpoint()
@@ -151,7 +155,9 @@ def _train_worker(loop: dict[str, Any]) -> None:
         with checkpoint.as_directory() as path:
             run.load(Path(path))
     for kind in training.kinds:
-        for fit in fit_model(kind, documents["train"], documents["dev"], inputs, training, loop["model"], run, device=device):
+        for fit in fit_model(
+            kind, documents["train"], documents["dev"], inputs, training, loop["model"], run, device=device
+        ):
             _report(run, fit)
 
 
@@ -167,7 +173,9 @@ class Run:
     def save(self, folder: Path) -> None:
         for kind, states in self.fits.items():
             for name, tensors in states.items():
-                save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, folder / f"{kind}.{name}.safetensors")
+                save_file(
+                    {key: tensor.contiguous() for key, tensor in tensors.items()}, folder / f"{kind}.{name}.safetensors"
+                )
         (folder / "history.json").write_text(json.dumps(self.history))
 
     def load(self, folder: Path) -> None:
@@ -245,7 +253,7 @@ def _train_epoch(
             batch = to_device(collate(mine, inputs.words.vectors, inputs.entity_vectors), device)
             # divided by the mentions of the whole step, so that the workers' gradients add up to the step's
             loss = margin_loss(model(batch).rho, batch, gamma=training.margin) / num_mentions
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             total_loss += loss.item() * num_mentions
         _sum_gradients(model, world_size)
         optimizer.step()
@@ -255,7 +263,9 @@ def _train_epoch(
 
 
 @torch.inference_mode()
-def dev_accuracy(model: LinkerModel, documents: Sequence[EncodedDocument], inputs: LinkerInputs, device: torch.device) -> float:
+def dev_accuracy(
+    model: LinkerModel, documents: Sequence[EncodedDocument], inputs: LinkerInputs, device: torch.device
+) -> float:
     """Right answers over all mentions, those without their gold entity included."""
     correct = 0
     for document in documents:
@@ -276,7 +286,9 @@ def _is_exhausted(validations: Sequence[dict[str, Any]], training: TrainingConfi
     return bool(validations[-1]["epoch"] - best["epoch"] >= training.patience)
 
 
-def _set_learning_rate(optimizer: torch.optim.Optimizer, validations: Sequence[dict[str, Any]], training: TrainingConfig) -> None:
+def _set_learning_rate(
+    optimizer: torch.optim.Optimizer, validations: Sequence[dict[str, Any]], training: TrainingConfig
+) -> None:
     is_late = any(row["dev_accuracy"] > training.late_accuracy for row in validations)
     for group in optimizer.param_groups:
         group["lr"] = training.late_learning_rate if is_late else training.learning_rate
@@ -354,7 +366,9 @@ def _data_sets(kb: KnowledgeBase, training: TrainingConfig) -> dict[str, list[st
     given = {"train": list(training.train), "dev": list(training.dev)}
     if not all(given.values()):
         if kb.open("pages").config["dumps"] != [fingerprint(MINI_DUMP)]:
-            raise DeepEdError("Give --train aida:FILE and --dev aida:FILE: only the mini encyclopedia has documents of its own.")
+            raise DeepEdError(
+                "Give --train aida:FILE and --dev aida:FILE: only the mini encyclopedia has documents of its own."
+            )
         given = {"train": given["train"] or ["mini:train"], "dev": given["dev"] or ["mini:dev"]}
     for specs in given.values():
         for spec in specs:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """FAISS index over the entity vectors.
 
-    ray job submit --working-dir . -- python jobs/build_index.py --kb /abs/KB
+ray job submit --working-dir . -- python jobs/build_index.py --kb /abs/KB
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Entity vectors by sharded Ray tasks (section 3 of the paper); run again after a kill, it goes on.
 
-    ray job submit --working-dir . -- python jobs/embed_entities.py --kb /abs/KB
+ray job submit --working-dir . -- python jobs/embed_entities.py --kb /abs/KB
 """
 
 import argparse

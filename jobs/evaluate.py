@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Scores of the prior, the local and the global model on annotated documents.
 
-    ray job submit --working-dir . -- python jobs/evaluate.py --kb /abs/KB --dataset aida:/abs/testa.tsv
+ray job submit --working-dir . -- python jobs/evaluate.py --kb /abs/KB --dataset aida:/abs/testa.tsv
 """
 
 import argparse

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Local attention and unrolled belief propagation, fitted with Ray Train; run again after a kill, it goes on.
 
-    ray job submit --working-dir . -- python jobs/train_linker.py --kb /abs/KB --train aida:/abs/train.tsv --dev aida:/abs/testa.tsv
+ray job submit --working-dir . -- python jobs/train_linker.py --kb /abs/KB --train aida:/abs/train.tsv --dev aida:/abs/testa.tsv
 """
 
 import argparse
@@ -14,9 +14,21 @@ from deeped_ray.options import add_run_options, run_job, run_options
 from deeped_ray.training import TrainingConfig, WorkerConfig, train_linker
 
 
-def run(args: argparse.Namespace, training: TrainingConfig, model: ModelConfig, candidates: CandidateConfig, workers: WorkerConfig) -> dict[str, Any]:
+def run(
+    args: argparse.Namespace,
+    training: TrainingConfig,
+    model: ModelConfig,
+    candidates: CandidateConfig,
+    workers: WorkerConfig,
+) -> dict[str, Any]:
     return train_linker(KnowledgeBase(args.kb), training, model, candidates, workers, **run_options(args))
 
 
 if __name__ == "__main__":
-    run_job("train_linker", __doc__, [TrainingConfig, ModelConfig, CandidateConfig, WorkerConfig], run, extra=add_run_options)
+    run_job(
+        "train_linker",
+        __doc__,
+        [TrainingConfig, ModelConfig, CandidateConfig, WorkerConfig],
+        run,
+        extra=add_run_options,
+    )

@@ -1,6 +1,6 @@
 """The linker behind Ray Serve.
 
-    serve run serve.app:build kb=/abs/KB          # then POST /link and GET /healthz on 127.0.0.1:8000
+serve run serve.app:build kb=/abs/KB          # then POST /link and GET /healthz on 127.0.0.1:8000
 """
 
 from typing import Literal

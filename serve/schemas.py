@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 
 from deeped_ray.types import Prediction
 
@@ -10,7 +11,7 @@ Offset = Annotated[int, Field(ge=0)]
 MAX_TEXT_CHARACTERS = 1_000_000
 MAX_SPANS = 10_000
 
-_EXAMPLE = {"text": "Scotland beat Australia at Murrayfield.", "spans": [[0, 8], [14, 23]]}
+_EXAMPLE: JsonDict = {"text": "Scotland beat Australia at Murrayfield.", "spans": [[0, 8], [14, 23]]}
 
 
 class LinkRequest(BaseModel):

@@ -1,13 +1,24 @@
 """Fixtures: one real Ray for the session, and one knowledge base made from the mini encyclopedia by the real stages."""
 
+import logging
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import ray
 import torch
+
+from deeped_ray.local_ray import write_token
+
+# Ray reads these when it is imported: the tests' Ray asks for a token of its own.
+_TOKEN = Path(tempfile.mkdtemp(prefix="deeped-test-")) / "token"
+write_token(_TOKEN)
+os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_TOKEN), RAY_USAGE_STATS_ENABLED="0")
+os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.2")
+
+import ray
 
 from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.ingest import CorpusConfig, build_corpus
@@ -18,7 +29,6 @@ from deeped_ray.linking.batching import Batch
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
-from deeped_ray.local_ray import write_token
 from deeped_ray.training import TrainingConfig, WorkerConfig, train_linker
 
 MINI_CORPUS = CorpusConfig(min_word_count=2, pages_per_shard=100)
@@ -29,12 +39,15 @@ MINI_TRAINING = TrainingConfig(epochs=60, learning_rate=3e-3, documents_per_step
 
 
 @pytest.fixture(scope="session")
-def local_ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def local_ray_session() -> Iterator[None]:
     """A local Ray with token authentication, on ports of its own."""
-    token = tmp_path_factory.mktemp("ray") / "token"
-    write_token(token)
-    os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(token), RAY_USAGE_STATS_ENABLED="0")
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=200 * 2**20, log_to_driver=False, logging_level="ERROR")
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        object_store_memory=200 * 2**20,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
     yield
     ray.shutdown()
 
@@ -62,7 +75,9 @@ def linker(mini_kb: KnowledgeBase) -> Linker:
     return Linker.open(mini_kb)
 
 
-def random_batch(*, B: int = 2, n: int = 3, S: int = 4, K: int = 6, d: int = 5, seed: int = 0, dtype: torch.dtype = torch.float64) -> Batch:
+def random_batch(
+    *, B: int = 2, n: int = 3, S: int = 4, K: int = 6, d: int = 5, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> Batch:
     """Documents of random vectors in which every mention has at least one candidate and one word."""
     rng = np.random.default_rng(seed)
     num_entities, num_words = 7, 9
@@ -83,10 +98,22 @@ def random_batch(*, B: int = 2, n: int = 3, S: int = 4, K: int = 6, d: int = 5, 
 
 
 def write_dump(path: Path, pages: str, *, header: str = "<siteinfo><sitename>Test</sitename></siteinfo>") -> Path:
-    path.write_text(f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11">{header}{pages}</mediawiki>', encoding="utf-8")
+    path.write_text(
+        f'<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11">{header}{pages}</mediawiki>',
+        encoding="utf-8",
+    )
     return path
 
 
 def page_xml(title: str, text: str, *, page_id: int = 1, ns: int = 0, redirect: str | None = None) -> str:
     to = f'<redirect title="{redirect}" />' if redirect else ""
     return f"<page><title>{title}</title><ns>{ns}</ns><id>{page_id}</id>{to}<revision><id>1</id><text>{text}</text></revision></page>"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real data beside the checkout; tests that use it are skipped where it is absent."""
+    path = Path(__file__).parent.parent.parent / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip(f"no data in {path}")
+    return path

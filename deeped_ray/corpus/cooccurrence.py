@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deeped_ray.artifacts import Part
-from deeped_ray.text import Token, content_words, is_content_word, tokenize
+from deeped_ray.text import Token, content_words, is_content_word
 from deeped_ray.types import Link, Page
 
 PAGE_WORDS, LINK_WORDS = "page_words", "link_words"
@@ -31,10 +31,6 @@ def link_words(tokens: Sequence[Token], link: Link, *, window: int) -> list[str]
     half = window // 2
     around = [*tokens[max(0, last_left - half) : last_left], *tokens[first_right : first_right + half]]
     return [token.word for token in around if is_content_word(token.word)]
-
-
-def tokens_of(page: Page) -> list[Token]:
-    return list(tokenize(page.text))
 
 
 class WordRow(NamedTuple):

@@ -100,5 +100,7 @@ class Catalogue:
     def require(self, title: str) -> int:
         entity_id = self.find(title)
         if entity_id is None:
-            raise DeepEdError(f"No entity {title!r} in this knowledge base. `deeped mention` shows which entities a name can mean.")
+            raise DeepEdError(
+                f"No entity {title!r} in this knowledge base. `deeped mention` shows which entities a name can mean."
+            )
         return entity_id

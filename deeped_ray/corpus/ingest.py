@@ -30,13 +30,19 @@ from deeped_ray.spread import spread
 from deeped_ray.text import normalize_mention, tokenize
 from deeped_ray.types import DeepEdError
 
+
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
     """How a dump becomes a corpus."""
 
-    dump: Annotated[tuple[str, ...], "MediaWiki export XML, plain, .bz2 or .gz; default: the mini encyclopedia that ships with deeped-ray"] = ()
+    dump: Annotated[
+        tuple[str, ...],
+        "MediaWiki export XML, plain, .bz2 or .gz; default: the mini encyclopedia that ships with deeped-ray",
+    ] = ()
     min_word_count: Annotated[int, "a word must occur this often in the dump to enter the vocabulary"] = 10
-    link_window: Annotated[int, "words around a hyperlink that count as co-occurring with its entity, half on each side"] = 20
+    link_window: Annotated[
+        int, "words around a hyperlink that count as co-occurring with its entity, half on each side"
+    ] = 20
     pages_per_shard: Annotated[int, "pages parsed by one Ray task"] = 1000
 
     def __post_init__(self) -> None:
@@ -70,14 +76,20 @@ def _parse_dumps(config: CorpusConfig, folder: Path) -> dict[str, Any]:
     raw_pages = (page for path in config.dumps() for page in read_dump(path, stats))
     progress = Progress("parse", "pages")
     word_counts: Counter[str] = Counter()
-    shards = ((folder / f"pages-{number:06d}.parquet", batch) for number, batch in enumerate(_batches(raw_pages, config.pages_per_shard)))
+    shards = (
+        (folder / f"pages-{number:06d}.parquet", batch)
+        for number, batch in enumerate(_batches(raw_pages, config.pages_per_shard))
+    )
     for (_, batch), counts in spread(_parse_shard, shards):
         word_counts.update(counts)
         progress.advance(len(batch))
     progress.finish()
     table = pa.table({"word": list(word_counts), "count": pa.array(word_counts.values(), pa.int64())}).sort_by("word")
     pq.write_table(table, folder / "words.parquet")
-    return {"skipped_pages_without_title": len(stats.untitled_page_ids), "skipped_other_namespaces": stats.num_other_namespaces}
+    return {
+        "skipped_pages_without_title": len(stats.untitled_page_ids),
+        "skipped_other_namespaces": stats.num_other_namespaces,
+    }
 
 
 def _parse_shard(shard: tuple[Path, list[RawPage]]) -> Counter[str]:
@@ -103,7 +115,11 @@ class _ShardCounts:
 
 def _count(pages: Part, config: CorpusConfig, folder: Path) -> None:
     shards = page_shards(pages)
-    headers = [PageHeader(**row) for shard in shards for row in pq.read_table(shard, columns=list(PageHeader._fields)).to_pylist()]
+    headers = [
+        PageHeader(**row)
+        for shard in shards
+        for row in pq.read_table(shard, columns=list(PageHeader._fields)).to_pylist()
+    ]
     catalogue = draft_catalogue(headers)
     if not catalogue.titles:
         raise DeepEdError("The dump has no article: only redirects, disambiguation pages or other namespaces.")
@@ -163,10 +179,14 @@ def _count_shard(shard: Path, catalogue: CatalogueDraft, vocabulary: dict[str, i
         if entity_id is not None and not page.is_disambiguation:
             result.num_words[entity_id] += len(tokens)
             _add_words(result.page_words, entity_id, page_words(page), vocabulary)
-    return _ShardCounts(result.mentions, result.page_words, result.link_words, result.num_links, result.num_words, num_dead_links)
+    return _ShardCounts(
+        result.mentions, result.page_words, result.link_words, result.num_links, result.num_words, num_dead_links
+    )
 
 
-def _add_words(counts: dict[int, Counter[int]], entity_id: int, words: Iterable[str], vocabulary: dict[str, int]) -> None:
+def _add_words(
+    counts: dict[int, Counter[int]], entity_id: int, words: Iterable[str], vocabulary: dict[str, int]
+) -> None:
     counts.setdefault(entity_id, Counter()).update(vocabulary[word] for word in words if word in vocabulary)
 
 

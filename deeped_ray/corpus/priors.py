@@ -1,8 +1,8 @@
 """p(e|m): how often a surface string, as a link, leads to an entity (section 6).
 
-    mentions.hashes.npy, mentions.arrow     the distinct mentions, in hash order
-    mentions.offsets.npy                    CSR rows: candidates of mention i are [offsets[i], offsets[i+1])
-    mentions.entities.npy, .counts.npy      candidates by falling count, and the counts behind their priors
+mentions.hashes.npy, mentions.arrow     the distinct mentions, in hash order
+mentions.offsets.npy                    CSR rows: candidates of mention i are [offsets[i], offsets[i+1])
+mentions.entities.npy, .counts.npy      candidates by falling count, and the counts behind their priors
 """
 
 from collections import Counter
@@ -22,7 +22,8 @@ MAX_CANDIDATES = 100
 class PriorCandidate(NamedTuple):
     entity_id: int
     prior: float
-    count: int
+    num_links: int
+    """The count behind the prior."""
 
 
 def write_priors(folder: Path, counts: Mapping[tuple[str, int], int]) -> None:
@@ -32,7 +33,7 @@ def write_priors(folder: Path, counts: Mapping[tuple[str, int], int]) -> None:
         by_mention.setdefault(mention, Counter())[entity_id] += count
     mentions = list(by_mention)
     mentions = [mentions[row] for row in hash_order(mentions)]
-    offsets, entities, numbers = [0], [], []
+    offsets, entities, numbers = [0], list[int](), list[int]()
     for mention in mentions:
         ranked = sorted(by_mention[mention].items(), key=lambda item: (-item[1], item[0]))[:MAX_CANDIDATES]
         entities.extend(entity_id for entity_id, _ in ranked)

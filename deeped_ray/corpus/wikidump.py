@@ -2,11 +2,11 @@
 
 import bz2
 import gzip
+import io
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError
@@ -32,7 +32,7 @@ class DumpStats:
     untitled_page_ids: list[int] = field(default_factory=list)
 
 
-def open_dump(path: Path) -> IO[bytes]:
+def open_dump(path: Path) -> io.BufferedIOBase:
     """Open by content, not by file name."""
     try:
         with open(path, "rb") as handle:
@@ -42,7 +42,7 @@ def open_dump(path: Path) -> IO[bytes]:
     if magic == b"BZh":
         return bz2.open(path)
     if magic[:2] == b"\x1f\x8b":
-        return gzip.open(path)  # type: ignore[return-value]
+        return gzip.open(path)
     return open(path, "rb")
 
 
@@ -56,7 +56,9 @@ def read_dump(path: Path, stats: DumpStats) -> Iterator[RawPage]:
                 if root is None:
                     root = element
                     if _local_name(element) != "mediawiki":
-                        raise DumpError(f"{path} is not a MediaWiki dump: its root is <{_local_name(element)}>, expected <mediawiki>.")
+                        raise DumpError(
+                            f"{path} is not a MediaWiki dump: its root is <{_local_name(element)}>, expected <mediawiki>."
+                        )
                 elif event == "end" and _local_name(element) == "page":
                     num_pages += 1
                     page = _page(element, stats)
@@ -64,9 +66,13 @@ def read_dump(path: Path, stats: DumpStats) -> Iterator[RawPage]:
                         yield page
                     root.clear()  # else the tree of the whole dump stays in memory
         except ElementTree.ParseError as error:
-            raise DumpError(f"{path} is not well-formed XML after {num_pages:,} pages: {error}. Is it a complete MediaWiki dump?") from error
+            raise DumpError(
+                f"{path} is not well-formed XML after {num_pages:,} pages: {error}. Is it a complete MediaWiki dump?"
+            ) from error
         except (EOFError, OSError) as error:
-            raise DumpError(f"{path} ends early or is damaged after {num_pages:,} pages: {error}. Fetch the dump again.") from error
+            raise DumpError(
+                f"{path} ends early or is damaged after {num_pages:,} pages: {error}. Fetch the dump again."
+            ) from error
     if num_pages == 0:
         raise DumpError(f"{path} contains no pages.")
 

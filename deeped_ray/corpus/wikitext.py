@@ -29,12 +29,41 @@ _TOKEN = re.compile(
     re.MULTILINE,
 )
 _REDIRECT = re.compile(r"\s*#\w+\s*:?\s*\[\[([^\[\]|#]+)", re.IGNORECASE)
-_DISAMBIGUATION = re.compile(r"__DISAMBIG__|\{\{\s*(?:[\w ]+[ -])?(?:disambig|disambiguation|dab|hndis|geodis|surname)\b[^{}]*\}\}", re.IGNORECASE)
+_DISAMBIGUATION = re.compile(
+    r"__DISAMBIG__|\{\{\s*(?:[\w ]+[ -])?(?:disambig|disambiguation|dab|hndis|geodis|surname)\b[^{}]*\}\}",
+    re.IGNORECASE,
+)
 _LINK_TRAIL = re.compile(r"[^\W\d_]+")
 _NAMESPACE = re.compile(r"\s*:?\s*([^\[\]|:#]{2,}?)\s*:\s*\S")
 _DROPPED_NAMESPACES = {
-    *("category", "file", "image", "media", "template", "help", "portal", "wikipedia", "user", "talk", "special", "draft"),
-    *("module", "mediawiki", "wikt", "wiktionary", "commons", "wikisource", "wikiquote", "wikidata", "s", "c", "d", "q"),
+    *(
+        "category",
+        "file",
+        "image",
+        "media",
+        "template",
+        "help",
+        "portal",
+        "wikipedia",
+        "user",
+        "talk",
+        "special",
+        "draft",
+    ),
+    *(
+        "module",
+        "mediawiki",
+        "wikt",
+        "wiktionary",
+        "commons",
+        "wikisource",
+        "wikiquote",
+        "wikidata",
+        "s",
+        "c",
+        "d",
+        "q",
+    ),
 }
 _PARENTHESIS = re.compile(r"\s*\([^()]*\)$|,[^,]*$")
 
@@ -95,9 +124,7 @@ def parse_wikitext(wikitext: str) -> tuple[str, list[Link]]:
             stack.append(_Frame(token))
             hidden += token != "[["
         elif token == "]]" and stack[-1].opening == "[[":
-            trail = _LINK_TRAIL.match(wikitext, position)
-            position = trail.end() if trail else position
-            _close_link(stack, trail.group() if trail else "")
+            position = _close_link(stack, wikitext, position)
         elif token in ("}}", "|}") and hidden:
             while stack[-1].opening[0] == "[":  # a link left open inside a template goes with it
                 stack.pop()
@@ -121,23 +148,25 @@ def parse_wikitext(wikitext: str) -> tuple[str, list[Link]]:
     return root.text(), root.links
 
 
-def _close_link(stack: list[_Frame], trail: str) -> None:
-    """Pop a finished [[...]] and put its visible text, and itself as a link, into the frame below."""
+def _close_link(stack: list[_Frame], wikitext: str, position: int) -> int:
+    """Pop a finished [[...]], put its visible text and itself into the frame below; returns where its trail ends."""
     frame, parent = stack.pop(), stack[-1]
     content = frame.text()
     target_text = content[: frame.bars[0]] if frame.bars else content
     namespace = _NAMESPACE.match(target_text)
     if namespace and _is_dropped(namespace.group(1)):
-        return
+        return position
     anchor_start = frame.bars[0] if frame.bars else 0
     anchor = content[anchor_start:]
     if frame.bars and not anchor:  # the pipe trick: [[Apple (fruit)|]] shows "Apple"
         anchor = _PARENTHESIS.sub("", target_text)
+    trail = _LINK_TRAIL.match(wikitext, position)
     start = parent.length
-    parent.add(anchor + trail)
+    parent.add(anchor + (trail.group() if trail else ""))
     target = normalize_title(unquote(target_text.partition("#")[0].lstrip(":")))
     if target and anchor.strip():
         parent.links.append(Link(start, parent.length, target))
+    return trail.end() if trail else position
 
 
 def _is_dropped(namespace: str) -> bool:

@@ -53,4 +53,7 @@ class EntityIndex:
         """The entities with the largest inner product with a vector, nearest first."""
         query = np.ascontiguousarray(vector, dtype=np.float32)[None]
         similarities, entity_ids = self._index.search(query, min(count, self.num_entities))
-        return [Neighbor(int(entity_id), float(similarity)) for entity_id, similarity in zip(entity_ids[0], similarities[0], strict=True)]
+        return [
+            Neighbor(int(entity_id), float(similarity))
+            for entity_id, similarity in zip(entity_ids[0], similarities[0], strict=True)
+        ]

@@ -1,9 +1,9 @@
 """Section 3: the max-margin objective of an entity vector, and the paper's way to minimise it.
 
-    z      [b, d]        entity vectors on the unit sphere, b independent problems at once
-    x_pos  [b, P, d]     vectors of words drawn from p(w|e), the entity's own words
-    x_neg  [b, P, N, d]  vectors of words drawn from q(w) = p(w)^alpha, N for each positive word
-    gamma                the margin
+z      [b, d]        entity vectors on the unit sphere, b independent problems at once
+x_pos  [b, P, d]     vectors of words drawn from p(w|e), the entity's own words
+x_neg  [b, P, N, d]  vectors of words drawn from q(w) = p(w)^alpha, N for each positive word
+gamma                the margin
 """
 
 from collections.abc import Iterable
@@ -71,7 +71,13 @@ def noise_cdf(counts: npt.NDArray[np.int64], *, alpha: float) -> npt.NDArray[np.
 
 
 def draw(
-    bag: WordBag, noise: npt.NDArray[np.float64], rng: np.random.Generator, *, steps: int, num_positives: int, num_negatives: int
+    bag: WordBag,
+    noise: npt.NDArray[np.float64],
+    rng: np.random.Generator,
+    *,
+    steps: int,
+    num_positives: int,
+    num_negatives: int,
 ) -> Draws:
     """All words an entity will see; its own generator makes them independent of how entities are sharded."""
     own = np.cumsum(bag.weights) / bag.weights.sum()
@@ -99,7 +105,11 @@ class Adagrad:
 
 
 def minimize(
-    optimizer: Adagrad, words: Float[Tensor, "V d"], draws: Iterable[tuple[Int[Tensor, "b P"], Int[Tensor, "b P N"]]], *, gamma: float
+    optimizer: Adagrad,
+    words: Float[Tensor, "V d"],
+    draws: Iterable[tuple[Int[Tensor, "b P"], Int[Tensor, "b P N"]]],
+    *,
+    gamma: float,
 ) -> None:
     """One optimiser step per item of `draws`."""
     for positives, negatives in draws:

@@ -45,7 +45,9 @@ class EmbeddingConfig:
     learning_rate: Annotated[float, "Adagrad's learning rate"] = 0.3
     page_steps: Annotated[int, "steps on the words of the entity's own page"] = 400
     link_steps: Annotated[int, "steps on the words around links to the entity, after those on its page"] = 100
-    initialization: Annotated[Literal["title", "random"], "start from the mean of the title's word vectors, or from a normal distribution"] = "title"
+    initialization: Annotated[
+        Literal["title", "random"], "start from the mean of the title's word vectors, or from a normal distribution"
+    ] = "title"
     seed: Annotated[int, "with an entity's id, the seed of its own random numbers"] = 0
 
     def __post_init__(self) -> None:
@@ -70,7 +72,12 @@ class ShardResult(NamedTuple):
 
 
 def embed_entities(
-    kb: KnowledgeBase, config: EmbeddingConfig, sharding: ShardConfig, *, storage_path: Path | None = None, run_name: str | None = None
+    kb: KnowledgeBase,
+    config: EmbeddingConfig,
+    sharding: ShardConfig,
+    *,
+    storage_path: Path | None = None,
+    run_name: str | None = None,
 ) -> dict[str, Any]:
     """Make the vectors part unless it is there already; returns counts and losses."""
     parents = ["corpus", "words"]
@@ -98,7 +105,10 @@ def _train_shards(kb: KnowledgeBase, config: EmbeddingConfig, sharding: ShardCon
     corpus, words = kb.open("corpus"), Words(kb.open("words"))
     num_entities = len(Catalogue(corpus))
     bounds = list(range(0, num_entities, sharding.shard_entities))
-    shards = {run / f"{key}-{start:09d}.npz": range(start, min(start + sharding.shard_entities, num_entities)) for start in bounds}
+    shards = {
+        run / f"{key}-{start:09d}.npz": range(start, min(start + sharding.shard_entities, num_entities))
+        for start in bounds
+    }
     progress = Progress("embed", "entities", num_entities)
     todo = {path: entities for path, entities in shards.items() if not _is_finished(path)}
     progress.skip(num_entities - sum(map(len, todo.values())))
@@ -162,7 +172,11 @@ class EntityWords:
 
 
 def embed_block(
-    entities: Sequence[int], sources: EntityWords, words: torch.Tensor, noise: npt.NDArray[np.float64], config: EmbeddingConfig
+    entities: Sequence[int],
+    sources: EntityWords,
+    words: torch.Tensor,
+    noise: npt.NDArray[np.float64],
+    config: EmbeddingConfig,
 ) -> ShardResult:
     """Optimise a few entities side by side: first on their pages, then on their links."""
     evidence = [gather_evidence(entity_id, sources) for entity_id in entities]
@@ -210,10 +224,16 @@ def _start(title: WordBag, words: torch.Tensor, rng: np.random.Generator, config
 
 
 def _draw_steps(
-    bags: Sequence[WordBag], rngs: Sequence[np.random.Generator], noise: npt.NDArray[np.float64], steps: int, config: EmbeddingConfig
+    bags: Sequence[WordBag],
+    rngs: Sequence[np.random.Generator],
+    noise: npt.NDArray[np.float64],
+    steps: int,
+    config: EmbeddingConfig,
 ) -> list[tuple[torch.Tensor, torch.Tensor]]:
     draws = [
-        objective.draw(bag, noise, rng, steps=steps, num_positives=config.num_positives, num_negatives=config.num_negatives)
+        objective.draw(
+            bag, noise, rng, steps=steps, num_positives=config.num_positives, num_negatives=config.num_negatives
+        )
         for bag, rng in zip(bags, rngs, strict=True)
     ]
     positives = torch.from_numpy(np.stack([draw.positives for draw in draws], axis=1))  # [steps, b, P]
@@ -222,15 +242,23 @@ def _draw_steps(
 
 
 def _loss(
-    z: torch.Tensor, evidence: Sequence[Evidence], words: torch.Tensor, noise: npt.NDArray[np.float64], config: EmbeddingConfig
+    z: torch.Tensor,
+    evidence: Sequence[Evidence],
+    words: torch.Tensor,
+    noise: npt.NDArray[np.float64],
+    config: EmbeddingConfig,
 ) -> npt.NDArray[np.float32]:
     """J on a fixed sample of 200 words of each phase with 5 negatives each, the same before and after."""
     losses = np.zeros(len(evidence), dtype=np.float32)
     for row, found in enumerate(evidence):
         for bag in found.phases:
-            sample = objective.draw(bag, noise, np.random.default_rng(config.seed), steps=1, num_positives=200, num_negatives=5)
+            sample = objective.draw(
+                bag, noise, np.random.default_rng(config.seed), steps=1, num_positives=200, num_negatives=5
+            )
             positives, negatives = words[torch.from_numpy(sample.positives)], words[torch.from_numpy(sample.negatives)]
-            losses[row] += objective.objective(z[row : row + 1], positives, negatives, gamma=config.gamma).item() / len(found.phases)
+            losses[row] += objective.objective(z[row : row + 1], positives, negatives, gamma=config.gamma).item() / len(
+                found.phases
+            )
     return losses
 
 

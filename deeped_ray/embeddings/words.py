@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +30,12 @@ Vectors = npt.NDArray[np.float32]
 class WordVectorConfig:
     """Where word vectors come from."""
 
-    word_vectors: Annotated[str | None, "word2vec .bin or .txt, or GloVe text, also gzipped; default: learned from the dump"] = None
-    dimension: Annotated[int, "d, the width of word and entity vectors; with --word-vectors it must match the file"] = 300
+    word_vectors: Annotated[
+        str | None, "word2vec .bin or .txt, or GloVe text, also gzipped; default: learned from the dump"
+    ] = None
+    dimension: Annotated[int, "d, the width of word and entity vectors; with --word-vectors it must match the file"] = (
+        300
+    )
     ppmi_window: Annotated[int, "words to each side that count as context when vectors are learned from the dump"] = 10
     ppmi_smoothing: Annotated[float, "exponent on context frequencies in PPMI; below 1 it tempers rare contexts"] = 0.75
 
@@ -48,8 +52,7 @@ def read_vectors(path: Path) -> Iterator[tuple[str, Vectors]]:
     try:
         with open(path, "rb") as handle:
             compressed = handle.read(2) == b"\x1f\x8b"
-        opened: IO[bytes] = gzip.open(path) if compressed else open(path, "rb")  # type: ignore[assignment]  # noqa: SIM115
-        with opened, io.BufferedReader(opened, 2**20) as source:  # type: ignore[arg-type]
+        with io.BufferedReader(gzip.open(path) if compressed else io.FileIO(path), 2**20) as source:
             head = source.peek(2**16)
             first_line, _, rest = head.partition(b"\n")
             sizes = first_line.split()
@@ -64,7 +67,9 @@ def read_vectors(path: Path) -> Iterator[tuple[str, Vectors]]:
             elif _is_text_row(first_line, len(sizes) - 1):
                 yield from _read_text(source, len(sizes) - 1, path)
             else:
-                raise DeepEdError(f"{path} is neither a word2vec nor a GloVe file: its first line is {first_line[:60]!r}.")
+                raise DeepEdError(
+                    f"{path} is neither a word2vec nor a GloVe file: its first line is {first_line[:60]!r}."
+                )
     except (OSError, EOFError) as error:
         raise DeepEdError(f"Cannot read word vectors {path}: {error}.") from error
 
@@ -77,7 +82,7 @@ def _is_text_row(line: bytes, dimension: int) -> bool:
         return False
 
 
-def _read_text(source: IO[bytes], dimension: int, path: Path) -> Iterator[tuple[str, Vectors]]:
+def _read_text(source: "io.BufferedReader[Any]", dimension: int, path: Path) -> Iterator[tuple[str, Vectors]]:
     for number, line in enumerate(source, start=1):
         # GloVe has words with spaces in them, so the vector is counted from the right
         cells = line.rstrip().rsplit(b" ", dimension)
@@ -87,7 +92,9 @@ def _read_text(source: IO[bytes], dimension: int, path: Path) -> Iterator[tuple[
             raise DeepEdError(f"{path}: vector {number:,} does not have {dimension} numbers.") from error
 
 
-def _read_binary(source: IO[bytes], num_words: int, dimension: int, path: Path) -> Iterator[tuple[str, Vectors]]:
+def _read_binary(
+    source: "io.BufferedReader[Any]", num_words: int, dimension: int, path: Path
+) -> Iterator[tuple[str, Vectors]]:
     width = 4 * dimension
     for number in range(1, num_words + 1):
         word = bytearray()
@@ -106,7 +113,9 @@ def count_cooccurrences(pages: Iterable[Page], word_ids: dict[str, int], *, wind
     """How often two vocabulary words stand within `window` vocabulary words of each other, nearer ones counting more."""
     lefts, rights, weights = [], [], []
     for page in pages:
-        ids = np.array([word_ids[token.word] for token in tokenize(page.text) if token.word in word_ids], dtype=np.int32)
+        ids = np.array(
+            [word_ids[token.word] for token in tokenize(page.text) if token.word in word_ids], dtype=np.int32
+        )
         for distance in range(1, min(window, len(ids) - 1) + 1):
             lefts.append(ids[:-distance])
             rights.append(ids[distance:])
@@ -114,7 +123,9 @@ def count_cooccurrences(pages: Iterable[Page], word_ids: dict[str, int], *, wind
     shape = (len(word_ids), len(word_ids))
     if not lefts:
         return scipy.sparse.csr_matrix(shape, dtype=np.float32)
-    counts = scipy.sparse.csr_matrix((np.concatenate(weights), (np.concatenate(lefts), np.concatenate(rights))), shape=shape)
+    counts = scipy.sparse.csr_matrix(
+        (np.concatenate(weights), (np.concatenate(lefts), np.concatenate(rights))), shape=shape
+    )
     return counts + counts.T
 
 
@@ -133,7 +144,9 @@ def ppmi(counts: scipy.sparse.csr_matrix, *, smoothing: float) -> scipy.sparse.c
 def factorize(matrix: scipy.sparse.csr_matrix, *, dimension: int) -> Vectors:
     """Rows of U sqrt(S) of the truncated SVD, unit length."""
     if dimension >= min(matrix.shape):
-        raise DeepEdError(f"{matrix.shape[0]:,} words are too few for {dimension}-dimensional vectors. Lower --dimension or --min-word-count.")
+        raise DeepEdError(
+            f"{matrix.shape[0]:,} words are too few for {dimension}-dimensional vectors. Lower --dimension or --min-word-count."
+        )
     start = np.random.default_rng(0).standard_normal(min(matrix.shape))
     left, values, _ = scipy.sparse.linalg.svds(matrix, k=dimension, v0=start)
     order = np.argsort(-values)
@@ -144,8 +157,8 @@ def factorize(matrix: scipy.sparse.csr_matrix, *, dimension: int) -> Vectors:
 
 
 def unit_rows(vectors: Vectors) -> Vectors:
-    norms: Vectors = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    scaled: Vectors = vectors / np.where(norms > 0, norms, 1)
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    scaled: Vectors = (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
     return scaled
 
 
@@ -161,7 +174,9 @@ def pretrained_words(corpus_vocabulary: StringIndex, config: WordVectorConfig) -
     for word, vector in read_vectors(path):
         progress.advance()
         if len(vector) != config.dimension:
-            raise DeepEdError(f"{path} has {len(vector)}-dimensional vectors, --dimension is {config.dimension}. Pass --dimension {len(vector)}.")
+            raise DeepEdError(
+                f"{path} has {len(vector)}-dimensional vectors, --dimension is {config.dimension}. Pass --dimension {len(vector)}."
+            )
         word_id = corpus_vocabulary.find(word)
         if word_id is not None and word_id not in found and np.isfinite(vector).all() and vector.any():
             found[word_id] = vector
@@ -193,7 +208,11 @@ def build_words(kb: KnowledgeBase, config: WordVectorConfig) -> dict[str, Any]:
         with kb.write("words", config=recorded, parents=["pages", "corpus"]) as folder:
             corpus = kb.open("corpus")
             vocabulary = StringIndex(corpus.path, "vocabulary")
-            ids, vectors = pretrained_words(vocabulary, config) if config.word_vectors else learned_words(kb.open("pages"), vocabulary, config)
+            ids, vectors = (
+                pretrained_words(vocabulary, config)
+                if config.word_vectors
+                else learned_words(kb.open("pages"), vocabulary, config)
+            )
             write_strings(folder, "words", [vocabulary[word_id] for word_id in ids])
             np.save(folder / "vectors.npy", vectors)
             np.save(folder / "corpus_ids.npy", np.array(ids, dtype=np.int32))

@@ -27,7 +27,9 @@ def dataset_path(spec: str) -> Path:
         return MINI_DOCUMENTS[name]
     if kind == "aida" and name:
         return Path(name)
-    raise DeepEdError(f"Cannot read data set {spec!r}. Expected aida:FILE, an AIDA-YAGO2 TSV file (also gzipped), or mini:train, mini:dev, mini:test.")
+    raise DeepEdError(
+        f"Cannot read data set {spec!r}. Expected aida:FILE, an AIDA-YAGO2 TSV file (also gzipped), or mini:train, mini:dev, mini:test."
+    )
 
 
 def read_aida(path: Path) -> Iterator[Document]:
@@ -40,7 +42,9 @@ def read_aida(path: Path) -> Iterator[Document]:
                 yield builder.finish(name)
             name, builder = line.removeprefix("-DOCSTART-").strip().strip("()"), _DocumentBuilder()
         elif name is None and line.strip():
-            raise DeepEdError(f"{path}, line {number}: expected '-DOCSTART- (name)', found {line[:40]!r}. Is this an AIDA-YAGO2 file?")
+            raise DeepEdError(
+                f"{path}, line {number}: expected '-DOCSTART- (name)', found {line[:40]!r}. Is this an AIDA-YAGO2 file?"
+            )
         elif line.strip():
             builder.add(line.split("\t"), where=f"{path}, line {number}")
         else:
@@ -93,7 +97,9 @@ def _gold_title(cells: list[str], where: str) -> str | None:
     if len(cells) == 4 and cells[3] == NOT_IN_WIKIPEDIA:
         return None
     if len(cells) < 5 or "/wiki/" not in cells[4]:
-        raise DeepEdError(f"{where}: a mention needs 5 or more columns with a Wikipedia URL in the fifth, or {NOT_IN_WIKIPEDIA} in the fourth.")
+        raise DeepEdError(
+            f"{where}: a mention needs 5 or more columns with a Wikipedia URL in the fifth, or {NOT_IN_WIKIPEDIA} in the fourth."
+        )
     return normalize_title(unquote(cells[4].partition("/wiki/")[2]))
 
 

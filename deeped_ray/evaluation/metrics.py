@@ -1,8 +1,8 @@
 """Scores of linked documents, by the field's definitions.
 
-    accuracy    right answers / all annotated mentions (AIDA's in-KB accuracy); equals micro recall
-    precision   right answers / mentions that were given an answer
-    gold recall mentions whose gold entity is among the candidates / all annotated mentions
+accuracy    right answers / all annotated mentions (AIDA's in-KB accuracy); equals micro recall
+precision   right answers / mentions that were given an answer
+gold recall mentions whose gold entity is among the candidates / all annotated mentions
 """
 
 from collections.abc import Sequence
@@ -13,58 +13,64 @@ from deeped_ray.types import Document, Prediction
 
 
 @dataclass(frozen=True)
-class Result:
-    """Counts over a data set, and the rates that follow from them."""
+class Counts:
+    """What happened to the mentions of one document, or of several added up."""
 
-    num_mentions: int
-    num_answered: int
-    num_correct: int
-    num_gold_in_candidates: int
+    mentions: int = 0
+    answered: int = 0
+    correct: int = 0
+    gold_in_candidates: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of correct / answered and correct / mentions."""
+        return _ratio(2 * self.correct, self.answered + self.mentions)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Rates over a data set."""
+
+    counts: Counts
     macro_f1: float
 
     @property
     def accuracy(self) -> float:
-        return _ratio(self.num_correct, self.num_mentions)
+        return _ratio(self.counts.correct, self.counts.mentions)
 
     @property
     def precision(self) -> float:
-        return _ratio(self.num_correct, self.num_answered)
+        return _ratio(self.counts.correct, self.counts.answered)
 
     @property
     def micro_f1(self) -> float:
-        return f1(self.num_correct, self.num_answered, self.num_mentions)
+        return self.counts.f1
 
     @property
     def gold_recall(self) -> float:
-        return _ratio(self.num_gold_in_candidates, self.num_mentions)
-
-
-def f1(num_correct: int, num_answered: int, num_gold: int) -> float:
-    """Harmonic mean of correct / answered and correct / gold."""
-    return _ratio(2 * num_correct, num_answered + num_gold)
+        return _ratio(self.counts.gold_in_candidates, self.counts.mentions)
 
 
 def score(documents: Sequence[Document], predictions: Sequence[Sequence[Prediction]], catalogue: Catalogue) -> Result:
+    """Micro scores over all mentions; macro F1 as the mean over documents that have mentions."""
+    counted = [count(document, answers, catalogue) for document, answers in zip(documents, predictions, strict=True)]
+    scored = [counts.f1 for counts in counted if counts.mentions]
+    return Result(sum(counted, Counts()), _ratio(sum(scored), len(scored)))
+
+
+def count(document: Document, answers: Sequence[Prediction], catalogue: Catalogue) -> Counts:
     """Compare answers with gold titles, both after redirects; a gold entity outside the knowledge base counts as missed."""
-    totals = [0, 0, 0, 0]
-    document_f1 = []
-    for document, answers in zip(documents, predictions, strict=True):
-        counts = [0, 0, 0, 0]
-        for mention, answer in zip(document.mentions, answers, strict=True):
-            gold = _canonical(mention.gold, catalogue)
-            titles = [candidate.title for candidate in answer.candidates]
-            outcome = (1, bool(titles), bool(titles) and titles[0] == gold, gold in titles)
-            counts = [count + int(hit) for count, hit in zip(counts, outcome, strict=True)]
-        totals = [total + count for total, count in zip(totals, counts, strict=True)]
-        if counts[0]:
-            document_f1.append(f1(counts[2], counts[1], counts[0]))
-    return Result(*totals, macro_f1=_ratio(sum(document_f1), len(document_f1)))
+    total = Counts()
+    for mention, answer in zip(document.mentions, answers, strict=True):
+        gold_id = catalogue.find(mention.gold) if mention.gold else None
+        gold = None if gold_id is None else catalogue.title(gold_id)
+        titles = [candidate.title for candidate in answer.candidates]
+        total += Counts(1, int(bool(titles)), int(titles[:1] == [gold]), int(gold in titles))
+    return total
 
 
-def _canonical(title: str | None, catalogue: Catalogue) -> str | None:
-    entity_id = catalogue.find(title) if title else None
-    return None if entity_id is None else catalogue.title(entity_id)
-
-
-def _ratio(part: float, whole: float) -> float:
+def _ratio(part: int | float, whole: int) -> float:
     return part / whole if whole else 0.0

@@ -26,14 +26,14 @@ class Report:
         return {
             "dataset": self.dataset,
             "model": self.model,
-            "mentions": result.num_mentions,
+            "mentions": result.counts.mentions,
             "accuracy": result.accuracy,
             "precision": result.precision,
             "micro_f1": result.micro_f1,
             "macro_f1": result.macro_f1,
             "gold_recall": result.gold_recall,
             "seconds": self.seconds,
-            "mentions_per_s": result.num_mentions / self.seconds if self.seconds else 0.0,
+            "mentions_per_s": result.counts.mentions / self.seconds if self.seconds else 0.0,
         }
 
 
@@ -41,7 +41,9 @@ class Report:
 class EvaluationConfig:
     """What to score."""
 
-    dataset: Annotated[tuple[str, ...], "annotated documents: aida:FILE, or mini:train, mini:dev, mini:test; default: mini:test"] = ()
+    dataset: Annotated[
+        tuple[str, ...], "annotated documents: aida:FILE, or mini:train, mini:dev, mini:test; default: mini:test"
+    ] = ()
     model: Annotated[Literal["all", "prior", "local", "global"], "which linker to score"] = "all"
 
     @property
@@ -58,7 +60,11 @@ def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
     datasets = config.datasets
     documents = {dataset: read_dataset(dataset) for dataset in datasets}
     linkers = {model: Linker.open(kb, model) for model in config.models}
-    return [_evaluate(dataset, documents[dataset], model, linker) for dataset in datasets for model, linker in linkers.items()]
+    return [
+        _evaluate(dataset, documents[dataset], model, linker)
+        for dataset in datasets
+        for model, linker in linkers.items()
+    ]
 
 
 def _evaluate(dataset: str, documents: Sequence[Document], model: LinkerKind, linker: Linker) -> Report:
@@ -71,11 +77,16 @@ def _evaluate(dataset: str, documents: Sequence[Document], model: LinkerKind, li
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Plain aligned columns: text to the left, numbers to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
-    widths = [max(len(header), *(len(row[i]) for row in cells)) if cells else len(header) for i, header in enumerate(headers)]
+    widths = [
+        max(len(header), *(len(row[i]) for row in cells)) if cells else len(header) for i, header in enumerate(headers)
+    ]
     numeric = [bool(rows) and all(isinstance(row[i], (int, float)) for row in rows) for i in range(len(headers))]
 
     def line(values: Sequence[str]) -> str:
-        padded = [value.rjust(width) if right else value.ljust(width) for value, width, right in zip(values, widths, numeric, strict=True)]
+        padded = [
+            value.rjust(width) if right else value.ljust(width)
+            for value, width, right in zip(values, widths, numeric, strict=True)
+        ]
         return "  ".join(padded).rstrip()
 
     return "\n".join([line(list(headers)), line(["-" * width for width in widths]), *map(line, cells)])
@@ -92,5 +103,13 @@ def report_table(reports: Sequence[Report]) -> str:
         result = report.result
         rates = [100 * rate for rate in (result.accuracy, result.micro_f1, result.macro_f1, result.gold_recall)]
         name = report.dataset.rpartition("/")[2]
-        rows.append([name, report.model, result.num_mentions, *(f"{rate:.1f}" for rate in rates), int(report.to_json()["mentions_per_s"])])
+        rows.append(
+            [
+                name,
+                report.model,
+                result.counts.mentions,
+                *(f"{rate:.1f}" for rate in rates),
+                int(report.to_json()["mentions_per_s"]),
+            ]
+        )
     return table(headers, rows)

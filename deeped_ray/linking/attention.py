@@ -17,7 +17,9 @@ from torch import Tensor
 _LOWEST = -1e30  # stands for minus infinity where a gradient must pass
 
 
-def bilinear(x: Float[Tensor, "B E d"], diagonal: Float[Tensor, " d"], y: Float[Tensor, "B W d"]) -> Float[Tensor, "B E W"]:
+def bilinear(
+    x: Float[Tensor, "B E d"], diagonal: Float[Tensor, " d"], y: Float[Tensor, "B W d"]
+) -> Float[Tensor, "B E W"]:
     """x' diag(.) y for all pairs of a document's entities and words (or entities and entities)."""
     return (x * diagonal) @ y.transpose(1, 2)
 

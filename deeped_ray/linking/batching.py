@@ -56,7 +56,9 @@ class Batch:
 
 
 def collate(
-    documents: Sequence[Sequence[EncodedMention]], word_vectors: npt.NDArray[np.float32], entity_vectors: npt.NDArray[np.float32]
+    documents: Sequence[Sequence[EncodedMention]],
+    word_vectors: npt.NDArray[np.float32],
+    entity_vectors: npt.NDArray[np.float32],
 ) -> Batch:
     """Pad documents to common sizes; at least one mention, candidate and word, so that no axis is empty."""
     B = len(documents)

@@ -52,7 +52,12 @@ class KnownWords:
 
 
 def select_candidates(
-    surface: str, context: Sequence[int], table: MentionTable, words: Words, entity_vectors: npt.NDArray[np.float32], config: CandidateConfig
+    surface: str,
+    context: Sequence[int],
+    table: MentionTable,
+    words: Words,
+    entity_vectors: npt.NDArray[np.float32],
+    config: CandidateConfig,
 ) -> list[PriorCandidate]:
     """The best by prior, then the best of the rest by context, filled up by prior to S where these overlap."""
     first = table.candidates(surface)[: config.first_candidates]

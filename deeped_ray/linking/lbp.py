@@ -36,7 +36,11 @@ def send(
 
 
 def damp(
-    raw: Float[Tensor, "B n n S"], messages: Float[Tensor, "B n n S"], is_candidate: Bool[Tensor, "B n S"], *, delta: float
+    raw: Float[Tensor, "B n n S"],
+    messages: Float[Tensor, "B n n S"],
+    is_candidate: Bool[Tensor, "B n S"],
+    *,
+    delta: float,
 ) -> Float[Tensor, "B n n S"]:
     """log[delta softmax(m_{i->j}(e)) + (1 - delta) exp(previous message)], the softmax over j's candidates."""
     normalised = raw.masked_fill(~is_candidate[:, None, :, :], _LOWEST).log_softmax(dim=-1)
@@ -46,7 +50,12 @@ def damp(
 
 
 def propagate(
-    psi: Float[Tensor, "B n S"], phi: Float[Tensor, "B n n S S"], is_candidate: Bool[Tensor, "B n S"], *, delta: float, T: int
+    psi: Float[Tensor, "B n S"],
+    phi: Float[Tensor, "B n n S S"],
+    is_candidate: Bool[Tensor, "B n S"],
+    *,
+    delta: float,
+    T: int,
 ) -> Float[Tensor, "B n S"]:
     """mu_i(e) = Psi_i(e) + sum over k != i of m_{k->i}(e) after T rounds; messages start at zero."""
     is_mention = is_candidate.any(dim=-1)

@@ -1,5 +1,6 @@
 """The linker: text and spans in, entities with reasons out. Command line, evaluation and server all come through here."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, get_args
@@ -41,7 +42,9 @@ class LinkerInputs:
 
     def _encode_mention(self, document: Document, mention: Mention, known: KnownWords) -> EncodedMention:
         context = known.around(mention, num_words=self.config.context_words)
-        candidates = select_candidates(document.surface(mention), context, self.mentions, self.words, self.entity_vectors, self.config)
+        candidates = select_candidates(
+            document.surface(mention), context, self.mentions, self.words, self.entity_vectors, self.config
+        )
         gold_id = self.catalogue.find(mention.gold) if mention.gold else None
         positions = [position for position, candidate in enumerate(candidates) if candidate.entity_id == gold_id]
         return EncodedMention(context, candidates, positions[0] if positions else -1)
@@ -64,7 +67,9 @@ class Linker:
         inputs = LinkerInputs(kb, CandidateConfig(**part.config["candidates"]))
         path = part.path / f"{kind}.safetensors"
         if not path.exists():
-            raise ArtifactError(f"The linker part of {kb.root} has no {kind} model. Run jobs/train_linker.py --kb {kb.root} --model {kind} again.")
+            raise ArtifactError(
+                f"The linker part of {kb.root} has no {kind} model. Run jobs/train_linker.py --kb {kb.root} --model {kind} again."
+            )
         model = load_model(path, kind, ModelConfig(**part.config["model"]), dimension=inputs.words.vectors.shape[1])
         return cls(inputs, model, margin=part.config["training"]["margin"])
 
@@ -79,25 +84,43 @@ class Linker:
         """Answers for all mentions of all documents."""
         encoded = [self.inputs.encode(document) for document in documents]
         if self.model is None:
-            return [[self._by_prior(d, m, e) for m, e in zip(d.mentions, es, strict=True)] for d, es in zip(documents, encoded, strict=True)]
-        runs = [(b, start) for b, mentions in enumerate(encoded) for start in range(0, len(mentions), MAX_JOINT_MENTIONS)]
+            return [
+                [self._by_prior(d, m, e) for m, e in zip(d.mentions, es, strict=True)]
+                for d, es in zip(documents, encoded, strict=True)
+            ]
+        runs = [
+            (b, start) for b, mentions in enumerate(encoded) for start in range(0, len(mentions), MAX_JOINT_MENTIONS)
+        ]
         answers: list[list[Prediction]] = [[] for _ in documents]
         for b, start in runs:
             part = encoded[b][start : start + MAX_JOINT_MENTIONS]
             scores = self.model(collate([part], self.inputs.words.vectors, self.inputs.entity_vectors))
             mentions = documents[b].mentions[start : start + MAX_JOINT_MENTIONS]
-            answers[b] += [self._explain(documents[b], m, e, scores, i) for i, (m, e) in enumerate(zip(mentions, part, strict=True))]
+            answers[b] += [
+                self._explain(documents[b], m, e, scores, i)
+                for i, (m, e) in enumerate(zip(mentions, part, strict=True))
+            ]
         return answers
 
     def _by_prior(self, document: Document, mention: Mention, encoded: EncodedMention) -> Prediction:
         candidates = [
-            Candidate(self.inputs.catalogue.title(c.entity_id), int(self.inputs.catalogue.page_ids[c.entity_id]), c.prior, 0.0, None, c.prior, c.prior)
+            Candidate(
+                self.inputs.catalogue.title(c.entity_id),
+                int(self.inputs.catalogue.page_ids[c.entity_id]),
+                c.prior,
+                0.0,
+                None,
+                c.prior,
+                c.prior,
+            )
             for c in encoded.candidates
         ]
         reason = None if candidates else NO_CANDIDATES
         return Prediction(mention.start, mention.end, document.surface(mention), tuple(candidates), reason=reason)
 
-    def _explain(self, document: Document, mention: Mention, encoded: EncodedMention, scores: Scores, row: int) -> Prediction:
+    def _explain(
+        self, document: Document, mention: Mention, encoded: EncodedMention, scores: Scores, row: int
+    ) -> Prediction:
         """Turn row `row` of the model's output into an answer with its reasons."""
         surface = document.surface(mention)
         if not encoded.candidates:
@@ -106,7 +129,10 @@ class Linker:
         rho, psi = scores.rho[0, row, :num], scores.psi[0, row, :num].tolist()
         belief = scores.belief[0, row, :num].tolist() if scores.belief is not None else [None] * num
         # scores are trained to differ by the margin, so the margin is their unit
-        probability, order = (rho / self.margin).softmax(dim=0).tolist(), rho.argsort(descending=True, stable=True).tolist()
+        probability, order = (
+            (rho / self.margin).softmax(dim=0).tolist(),
+            rho.argsort(descending=True, stable=True).tolist(),
+        )
         candidates = tuple(
             Candidate(
                 title=self.inputs.catalogue.title(encoded.candidates[s].entity_id),
@@ -138,7 +164,9 @@ def load_model(path: Path, kind: ModelKind, config: ModelConfig, *, dimension: i
         model.load_state_dict(load_file(path))
     except (RuntimeError, OSError) as error:
         reason = str(error).strip().splitlines()[-1].strip()
-        raise ArtifactError(f"{path} does not fit a {kind} model for {dimension}-dimensional vectors: {reason}. Run jobs/train_linker.py again.") from error
+        raise ArtifactError(
+            f"{path} does not fit a {kind} model for {dimension}-dimensional vectors: {reason}. Run jobs/train_linker.py again."
+        ) from error
     return model
 
 
@@ -148,6 +176,6 @@ def check_spans(text: str, spans: Sequence[Span]) -> None:
         if not 0 <= start < end <= len(text):
             raise DeepEdError(f"Span {start}:{end} does not lie within the text, which has {len(text)} characters.")
     ordered = sorted(spans)
-    for (start, end), (next_start, next_end) in zip(ordered, ordered[1:], strict=False):
+    for (start, end), (next_start, next_end) in itertools.pairwise(ordered):
         if next_start < end:
             raise DeepEdError(f"Spans {start}:{end} and {next_start}:{next_end} overlap.")

@@ -85,7 +85,7 @@ class LinkerModel(nn.Module):
     def project_(self, *, max_norm: float = 1.0) -> None:
         """Rescale each weight tensor of f to at most unit norm; done after every optimiser step."""
         for weight in self.f.parameters():
-            weight *= (max_norm / weight.norm().clamp(min=1e-12)).clamp(max=1.0)
+            weight.mul_((max_norm / weight.norm().clamp(min=1e-12)).clamp(max=1.0))
 
 
 def margin_loss(rho: Float[Tensor, "B n S"], batch: Batch, *, gamma: float) -> Float[Tensor, ""]:

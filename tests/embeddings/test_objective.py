@@ -18,7 +18,7 @@ def sampled_problem(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Te
 def test_gradient_equals_autograd(seed: int) -> None:
     z, x_pos, x_neg = sampled_problem(seed)
     z.requires_grad_()
-    objective.objective(z, x_pos, x_neg, gamma=0.1).sum().backward()  # type: ignore[no-untyped-call]
+    objective.objective(z, x_pos, x_neg, gamma=0.1).sum().backward()
     assert z.grad is not None
     torch.testing.assert_close(objective.gradient(z.detach(), x_pos, x_neg, gamma=0.1), z.grad)
 
@@ -68,7 +68,10 @@ def test_minimising_separates_own_words_from_noise() -> None:
     noise = objective.noise_cdf(np.ones(50, dtype=np.int64), alpha=0.6)
     draws = objective.draw(bag, noise, np.random.default_rng(1), steps=200, num_positives=20, num_negatives=5)
     optimizer = objective.Adagrad(torch.randn(1, 16, generator=torch.Generator().manual_seed(2)), learning_rate=0.3)
-    steps = [(torch.from_numpy(p)[None], torch.from_numpy(n)[None]) for p, n in zip(draws.positives, draws.negatives, strict=True)]
+    steps = [
+        (torch.from_numpy(p)[None], torch.from_numpy(n)[None])
+        for p, n in zip(draws.positives, draws.negatives, strict=True)
+    ]
     objective.minimize(optimizer, words, steps, gamma=0.1)
     similarity = (words @ optimizer.z[0]).numpy()
     assert similarity[:3].min() > np.sort(similarity[3:])[-5]

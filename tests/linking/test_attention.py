@@ -3,16 +3,20 @@
 import math
 
 import torch
-from tests.conftest import random_batch
 
 from deeped_ray.linking import attention
 from deeped_ray.linking.batching import Batch
+from tests.conftest import random_batch
 
 
 def local_scores(batch: Batch, A: torch.Tensor, B: torch.Tensor, R: int) -> tuple[torch.Tensor, torch.Tensor]:
-    u = attention.support(batch.gather_context(attention.bilinear(batch.entity_vectors, A, batch.word_vectors)), batch.is_candidate)
+    u = attention.support(
+        batch.gather_context(attention.bilinear(batch.entity_vectors, A, batch.word_vectors)), batch.is_candidate
+    )
     beta = attention.attention(u, attention.keep_best_words(u, batch.is_word, R=R))
-    return attention.context_score(batch.gather_context(attention.bilinear(batch.entity_vectors, B, batch.word_vectors)), beta), beta
+    return attention.context_score(
+        batch.gather_context(attention.bilinear(batch.entity_vectors, B, batch.word_vectors)), beta
+    ), beta
 
 
 def local_scores_by_loops(batch: Batch, A: torch.Tensor, B: torch.Tensor, R: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -23,7 +27,9 @@ def local_scores_by_loops(batch: Batch, A: torch.Tensor, B: torch.Tensor, R: int
     betas = torch.zeros(num_documents, n, K, dtype=torch.float64)
     for b in range(num_documents):
         for i in range(n):
-            entities = {s: batch.entity_vectors[b, batch.candidates[b, i, s]] for s in range(S) if batch.is_candidate[b, i, s]}
+            entities = {
+                s: batch.entity_vectors[b, batch.candidates[b, i, s]] for s in range(S) if batch.is_candidate[b, i, s]
+            }
             words = {k: batch.word_vectors[b, batch.context[b, i, k]] for k in range(K) if batch.is_word[b, i, k]}
             u = {k: max(float((e * A * w).sum()) for e in entities.values()) for k, w in words.items()}
             kept = sorted(u, key=lambda k: -u[k])[:R]

@@ -28,8 +28,8 @@ def max_marginals(psi: torch.Tensor, phi: torch.Tensor, is_candidate: torch.Tens
     for assignment in itertools.product(range(S), repeat=n):
         if not all(is_candidate[i, e] for i, e in enumerate(assignment)):
             continue
-        value = sum(psi[i, e] for i, e in enumerate(assignment))
-        value = value + sum(phi[i, j, assignment[i], assignment[j]] for i in range(n) for j in range(i + 1, n))
+        unary = sum(psi[i, e] for i, e in enumerate(assignment))
+        value = unary + sum(phi[i, j, assignment[i], assignment[j]] for i in range(n) for j in range(i + 1, n))
         for i, e in enumerate(assignment):
             best[i, e] = torch.maximum(best[i, e], torch.as_tensor(value))
     return best

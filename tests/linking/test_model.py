@@ -1,9 +1,9 @@
 import pytest
 import torch
-from tests.conftest import random_batch
 
 from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, margin_loss
 from deeped_ray.types import DeepEdError
+from tests.conftest import random_batch
 
 CONFIG = ModelConfig(local_kept_words=3, global_kept_words=3, hidden_units=8)
 

@@ -1,0 +1,63 @@
+"""What the benchmarks share: options, timing, a table for people and JSON for programs."""
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from deeped_ray import __version__
+from deeped_ray.evaluation.report import table
+
+
+def parse(doc: str | None, *, needs_kb: bool) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="write ratio and raw figures to this file")
+    if needs_kb:
+        parser.add_argument(
+            "--kb", type=Path, default=Path("kb/mini"), help="knowledge base (default: kb/mini, made by `make demo`)"
+        )
+    return parser.parse_args()
+
+
+def best_seconds(function: Callable[[], object], *, repeats: int = 3) -> float:
+    """Shortest of a few runs: on a shared machine the others measure the neighbours."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def finish(
+    args: argparse.Namespace, *, claim: str, unit: str, ours: float, baseline: float, baseline_name: str, **figures: Any
+) -> None:
+    """Print and write the ratio of ours over the baseline, both in `unit` per second and from this run."""
+    rows = [(baseline_name, baseline, 1.0), ("deeped-ray", ours, ours / baseline)]
+    print(f"{claim}\n{table(['who', f'{unit}/s', 'ratio'], rows)}\n")
+    if args.json:
+        content = {
+            "claim": claim,
+            "ratio": ours / baseline,
+            "unit": f"{unit}/s",
+            "ours": ours,
+            "baseline": baseline,
+            "baseline_name": baseline_name,
+            **figures,
+            "cores": os.cpu_count(),
+            "versions": {
+                "deeped_ray": __version__,
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+            },
+        }
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps(content, indent=2) + "\n")

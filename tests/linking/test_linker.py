@@ -1,0 +1,94 @@
+"""The linker on the mini encyclopedia: answers, reasons, and what it refuses."""
+
+import pytest
+
+from deeped_ray.artifacts import ArtifactError, KnowledgeBase
+from deeped_ray.linking import linker as linker_module
+from deeped_ray.linking.linker import Linker
+from deeped_ray.types import DeepEdError, Document, Mention
+
+RUGBY = "Scotland beat Australia at Murrayfield in the rugby test, scoring three tries."
+
+
+def test_context_overrules_the_most_common_sense(linker: Linker) -> None:
+    scotland, australia = linker.link(RUGBY, [(0, 8), (14, 23)])
+    assert scotland.best is not None
+    assert australia.best is not None
+    assert scotland.best.title == "Scotland national rugby union team"
+    assert australia.best.title == "Australia national rugby union team"
+    assert max(scotland.candidates, key=lambda candidate: candidate.prior).title == "Scotland"
+
+
+def test_answers_explain_themselves(linker: Linker) -> None:
+    (scotland,) = linker.link(RUGBY, [(0, 8)])
+    words = dict(scotland.attended)
+    assert words.keys() >= {"Murrayfield", "rugby", "tries"}
+    assert sum(words.values()) == pytest.approx(1)
+    assert sum(candidate.probability for candidate in scotland.candidates) == pytest.approx(1)
+    assert scotland.candidates == tuple(sorted(scotland.candidates, key=lambda candidate: -candidate.score))
+
+
+def test_an_unknown_name_gets_a_reason_and_does_not_disturb_the_others(linker: Linker) -> None:
+    text = f"{RUGBY} Zorblatt watched."
+    alone = linker.link(text, [(0, 8), (14, 23)])
+    start = text.index("Zorblatt")
+    with_unknown = linker.link(text, [(0, 8), (14, 23), (start, start + 8)])
+    assert with_unknown[2].best is None
+    assert with_unknown[2].reason == "no entity is known by this name"
+    assert [p.best.title for p in with_unknown[:2] if p.best] == [p.best.title for p in alone if p.best]
+    assert with_unknown[0].candidates[0].score == pytest.approx(alone[0].candidates[0].score, abs=1e-5)
+
+
+def test_answers_come_in_the_order_of_the_spans(linker: Linker) -> None:
+    forward = linker.link(RUGBY, [(0, 8), (14, 23)])
+    backward = linker.link(RUGBY, [(14, 23), (0, 8)])
+    assert [p.surface for p in backward] == ["Australia", "Scotland"]
+    assert backward[0].candidates[0].score == pytest.approx(forward[1].candidates[0].score, abs=1e-5)
+
+
+def test_an_empty_document_has_no_answers(linker: Linker) -> None:
+    assert linker.link("", []) == []
+    assert linker.link_batch([Document("empty", "", ())]) == [[]]
+
+
+@pytest.mark.parametrize("spans", [[(0, 99)], [(-1, 3)], [(5, 5)], [(7, 2)]])
+def test_spans_outside_the_text_are_refused(linker: Linker, spans: list[tuple[int, int]]) -> None:
+    with pytest.raises(DeepEdError, match="does not lie within the text"):
+        linker.link("Short text.", spans)
+
+
+def test_overlapping_spans_are_refused(linker: Linker) -> None:
+    with pytest.raises(DeepEdError, match="2:6 and 5:8 overlap"):
+        linker.link("Some longer text.", [(5, 8), (2, 6)])
+
+
+def test_documents_of_a_batch_are_linked_independently(linker: Linker) -> None:
+    rugby = Document("a", RUGBY, (Mention(0, 8), Mention(14, 23)))
+    fruit = Document("b", "The Apple was picked in the orchard.", (Mention(4, 9),))
+    together, alone = (
+        linker.link_batch([rugby, fruit]),
+        [linker.link_batch([document])[0] for document in (rugby, fruit)],
+    )
+    assert together == alone
+
+
+def test_a_document_of_many_mentions_is_linked_in_runs(linker: Linker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linker_module, "MAX_JOINT_MENTIONS", 4)
+    text = "Scotland and Australia. " * 5
+    mentions = [Mention(i, i + 8) for i in range(0, len(text), 24)] + [
+        Mention(i + 13, i + 22) for i in range(0, len(text), 24)
+    ]
+    answers = linker.link_batch([Document("many", text, tuple(mentions))])[0]
+    assert [answer.surface for answer in answers] == ["Scotland"] * 5 + ["Australia"] * 5
+
+
+def test_the_prior_linker_takes_the_most_common_sense(mini_kb: KnowledgeBase) -> None:
+    (scotland,) = Linker.open(mini_kb, "prior").link(RUGBY, [(0, 8)])
+    assert scotland.best is not None
+    assert scotland.best.title == "Scotland"
+
+
+def test_a_knowledge_base_without_a_model_names_the_job(local_ray_session: None, tmp_path: object) -> None:
+    kb = KnowledgeBase(str(tmp_path), create=True)
+    with pytest.raises(ArtifactError, match=r"No linker part .* jobs/train_linker\.py"):
+        Linker.open(kb)

@@ -1,0 +1,109 @@
+"""The `deeped` command, run in-process."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.cli import main
+
+TEXT = "Scotland beat Australia at Murrayfield in the rugby test."
+
+
+@pytest.fixture
+def kb(mini_kb: KnowledgeBase) -> str:
+    return str(mini_kb.root)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_link_shows_answer_words_and_parts(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "link", "--kb", kb, "--spans", "0:8,14:23", TEXT)
+    assert code == 0
+    assert "'Scotland' [0:8] -> Scotland national rugby union team" in out
+    assert "attended words:" in out
+    assert "coherence" in out
+
+
+def test_link_as_json(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "link", "--kb", kb, "--spans", "0:8", "--json", TEXT)
+    assert code == 0
+    (answer,) = json.loads(out)
+    assert answer["candidates"][0]["title"] == "Scotland national rugby union team"
+    assert answer["reason"] is None
+
+
+def test_link_of_an_unknown_name_says_why(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "link", "--kb", kb, "--spans", "0:8", "Zorblatt won.")
+    assert out.strip() == "'Zorblatt' [0:8] -> nothing: no entity is known by this name"
+
+
+def test_mention_lists_candidates_with_priors(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "mention", "--kb", kb, "--json", "Apple")
+    rows = json.loads(out)
+    assert rows[0]["title"] == "Apple Inc."
+    assert sum(row["prior"] for row in rows) == pytest.approx(1, abs=1e-3)
+    assert "never occurs" in run(capsys, "mention", "--kb", kb, "Zorblatt")[1]
+
+
+def test_neighbors_are_entities_or_words(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, entities, _ = run(capsys, "neighbors", "--kb", kb, "--count", "5", "--json", "Apple Inc.")
+    assert len(json.loads(entities)) == 5
+    assert "Apple Inc." not in [row["entity"] for row in json.loads(entities)]
+    _, words, _ = run(capsys, "neighbors", "--kb", kb, "--words", "Apple Inc.")
+    assert "Apple" in words
+
+
+def test_evaluate_prints_a_table_and_writes_json(kb: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out_file = tmp_path / "out.json"
+    code, out, _ = run(
+        capsys, "evaluate", "--kb", kb, "--dataset", "mini:dev", "--model", "prior", "--json", str(out_file)
+    )
+    assert code == 0
+    assert "gold recall" in out
+    written = json.loads(out_file.read_text())
+    assert written["dataset"] == "mini:dev"
+    assert 0 < written["accuracy"] < written["gold_recall"] <= 1
+
+
+def test_info_lists_parts_and_verifies_them(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "info", "--verify", kb)
+    assert out.count("sound") == 6
+    _, out, _ = run(capsys, "info", "--json", kb)
+    assert json.loads(out)["holds"]["entities"] == 226
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["link", "--kb", "{kb}", "--spans", "0:99", "short"], "Span 0:99 does not lie within the text"),
+        (["link", "--kb", "{kb}", "--spans", "0:3,2:5", "short"], "overlap"),
+        (["neighbors", "--kb", "{kb}", "Appel"], "No entity 'Appel'"),
+        (["mention", "--kb", "nowhere", "Apple"], "No knowledge base at"),
+        (["evaluate", "--kb", "{kb}", "--dataset", "aida:nowhere"], "Cannot read nowhere"),
+        (
+            ["evaluate", "--kb", "{kb}", "--json", "/nowhere/out.json", "--model", "prior"],
+            "Cannot write /nowhere/out.json",
+        ),
+    ],
+)
+def test_errors_are_one_line_with_exit_code_2(
+    kb: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    code, out, err = run(capsys, *(argument.format(kb=kb) for argument in arguments))
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_malformed_spans_are_explained(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["link", "--kb", kb, "--spans", "0-5", "text"])
+    assert exit_.value.code == 2
+    assert "START:END" in capsys.readouterr().err

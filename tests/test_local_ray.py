@@ -1,0 +1,50 @@
+"""A private Ray head beside another Ray: jobs by `ray job submit`, and nothing left behind."""
+
+import subprocess
+
+import pytest
+import ray
+
+from deeped_ray import demo
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.local_ray import _session_members, executable, free_ports, local_ray
+from deeped_ray.types import DeepEdError
+
+
+def living(pids: list[int]) -> list[int]:
+    """Those that still run; a zombie whose parent has not looked yet does not."""
+    listing = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
+    states = {int(pid): state for pid, state in (line.split() for line in listing.splitlines())}
+    return [pid for pid in pids if not states.get(pid, "Z").startswith("Z")]
+
+
+def test_ports_are_free_and_distinct() -> None:
+    assert len(set(free_ports(20))) == 20
+
+
+def test_stages_run_by_job_submit_beside_another_ray(
+    mini_kb: KnowledgeBase, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other_nodes = ray.nodes()
+    before = mini_kb.manifest()
+    with local_ray() as head:
+        members = _session_members(head.pid)
+        assert len(members) > 3
+        demo.submit(head, ["python", "jobs/build_index.py", "--kb", str(mini_kb.root)])
+        with pytest.raises(DeepEdError, match="No knowledge base at"):
+            demo.submit(head, ["python", "jobs/build_index.py", "--kb", "/nowhere"])
+        without_token = {name: value for name, value in head.environment.items() if not name.startswith("RAY_AUTH")}
+        listing = [executable("ray"), "job", "list"]
+        assert (
+            subprocess.run(
+                listing, env={**without_token, "RAY_AUTH_MODE": "disabled"}, capture_output=True, check=False
+            ).returncode
+            != 0
+        )
+        assert subprocess.run(listing, env=head.environment, capture_output=True, check=False).returncode == 0
+        folder = head.log.parent
+    assert '{"stage": "build_index", "entities": 226' in capsys.readouterr().out
+    assert living(members) == []
+    assert not folder.exists()
+    assert mini_kb.manifest() == before
+    assert ray.nodes() == other_nodes

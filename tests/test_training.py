@@ -1,0 +1,127 @@
+"""Fitting on the mini documents: a golden run, resuming, and data-parallel workers."""
+
+import csv
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.evaluation.datasets import read_dataset
+from deeped_ray.evaluation.metrics import Result
+from deeped_ray.evaluation.report import EvaluationConfig, evaluate
+from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.linker import Linker, LinkerInputs
+from deeped_ray.linking.model import ModelConfig
+from deeped_ray.training import EncodedDocument, Run, TrainingConfig, WorkerConfig, fit_model, train_linker
+from deeped_ray.types import DeepEdError
+from tests.conftest import MINI_TRAINING
+
+SHORT = TrainingConfig(epochs=4, validate_every=2, documents_per_step=8, learning_rate=3e-3)
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def inputs(corpus_kb: KnowledgeBase) -> LinkerInputs:
+    return LinkerInputs(corpus_kb, CandidateConfig())
+
+
+@pytest.fixture(scope="module")
+def documents(inputs: LinkerInputs) -> dict[str, list[EncodedDocument]]:
+    return {
+        split: [inputs.encode(document) for document in read_dataset(f"mini:{split}")] for split in ("train", "dev")
+    }
+
+
+def fit(inputs: LinkerInputs, documents: dict[str, list[EncodedDocument]], run: Run) -> Run:
+    for _ in fit_model(
+        "global", documents["train"], documents["dev"], inputs, run.training, ModelConfig(), run, device=CPU
+    ):
+        pass
+    return run
+
+
+def test_context_and_coherence_beat_the_prior(mini_kb: KnowledgeBase) -> None:
+    results: dict[str, Result] = {report.model: report.result for report in evaluate(mini_kb, EvaluationConfig())}
+    assert results["prior"].accuracy == pytest.approx(0.532, abs=0.005)
+    assert results["local"].accuracy > results["prior"].accuracy + 0.08
+    assert results["global"].accuracy > results["prior"].accuracy + 0.08
+
+
+def test_some_documents_only_joint_inference_gets_right(mini_kb: KnowledgeBase) -> None:
+    linkers = {kind: Linker.open(mini_kb, kind) for kind in ("prior", "local", "global")}
+    solved: dict[str, set[str]] = {}
+    for kind, linker in linkers.items():
+        for split in ("train", "dev", "test"):
+            for document in read_dataset(f"mini:{split}"):
+                answers = linker.link_batch([document])[0]
+                if all(a.best and a.best.title == m.gold for a, m in zip(answers, document.mentions, strict=True)):
+                    solved.setdefault(kind, set()).add(document.name)
+    assert len(solved["global"] - solved["local"] - solved["prior"]) >= 3
+
+
+def test_a_resumed_fit_ends_with_the_same_weights(
+    inputs: LinkerInputs, documents: dict[str, list[EncodedDocument]], tmp_path: Path
+) -> None:
+    whole = fit(inputs, documents, Run(SHORT))
+    half = fit(inputs, documents, Run(replace(SHORT, epochs=2)))
+    half.save(tmp_path)
+    resumed = Run(SHORT)
+    resumed.load(tmp_path)
+    fit(inputs, documents, resumed)
+    assert [row["epoch"] for row in resumed.history] == [2, 4]
+    assert resumed.history == whole.history
+    for name, tensor in whole.fits["global"]["last"].items():
+        assert torch.equal(resumed.fits["global"]["last"][name], tensor)
+
+
+def test_fitting_lowers_the_loss_and_keeps_f_within_bounds(
+    inputs: LinkerInputs, documents: dict[str, list[EncodedDocument]]
+) -> None:
+    run = fit(inputs, documents, Run(replace(SHORT, epochs=10)))
+    assert run.history[-1]["loss"] < run.history[0]["loss"]
+    weights = {name: tensor for name, tensor in run.fits["global"]["last"].items() if name.startswith("f.")}
+    assert len(weights) == 4
+    assert all(tensor.norm() <= 1 + 1e-5 for tensor in weights.values())
+
+
+def test_patience_and_late_learning_rate_follow_the_validations(
+    inputs: LinkerInputs, documents: dict[str, list[EncodedDocument]]
+) -> None:
+    # a learning rate of zero never improves on the first validation
+    still = TrainingConfig(epochs=50, validate_every=1, patience=3, learning_rate=0.0, documents_per_step=72)
+    assert [row["epoch"] for row in fit(inputs, documents, Run(still)).history] == [1, 2, 3, 4]
+    late = TrainingConfig(epochs=3, validate_every=1, late_accuracy=0.0, late_learning_rate=0.0, documents_per_step=8)
+    losses = [row["loss"] for row in fit(inputs, documents, Run(late)).history]
+    assert losses[0] != losses[1]
+    assert losses[1] == pytest.approx(losses[2], rel=1e-4)
+
+
+def test_two_ray_workers_give_what_one_process_gives(
+    corpus_kb: KnowledgeBase, inputs: LinkerInputs, documents: dict[str, list[EncodedDocument]], tmp_path: Path
+) -> None:
+    shutil.copytree(corpus_kb.root, tmp_path / "kb")
+    kb = KnowledgeBase(tmp_path / "kb")
+    train_linker(kb, replace(SHORT, model="global"), ModelConfig(), CandidateConfig(), WorkerConfig(num_workers=2))
+    weights = load_file(kb.open("linker").path / "global.safetensors")
+    assert not list((kb.root / "runs").iterdir())
+    expected = fit(inputs, documents, Run(SHORT))
+    differences = torch.cat(
+        [(weights[name] - tensor).flatten() for name, tensor in expected.fits["global"]["best"].items()]
+    ).abs()
+    # Adam's first steps have the size of the learning rate however small a gradient is, so rounding shows in a few weights
+    assert differences.max() < SHORT.learning_rate
+    assert differences.mean() < 0.01 * SHORT.learning_rate
+    history = list(csv.DictReader((kb.open("linker").path / "history.csv").read_text().splitlines()))
+    assert [float(row["loss"]) for row in history] == pytest.approx([row["loss"] for row in expected.history], rel=1e-3)
+
+
+def test_the_mini_documents_are_not_used_for_another_dump(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:
+    kb = KnowledgeBase(tmp_path / "kb", create=True)
+    with kb.write("pages", config={"dumps": [{"file": "other.xml"}]}, parents=()) as folder:
+        (folder / "pages").write_text("x")
+    with pytest.raises(DeepEdError, match="Give --train"):
+        train_linker(kb, MINI_TRAINING, ModelConfig(), CandidateConfig(), WorkerConfig())

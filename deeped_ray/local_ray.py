@@ -129,10 +129,19 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _session_members(session_id: int) -> list[int]:
-    listing = subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True).stdout
     members = []
-    for pid in map(int, listing.split()):
+    for pid in _all_pids():
         with contextlib.suppress(OSError):
             if os.getsid(pid) == session_id:
                 members.append(pid)
     return members
+
+
+def _all_pids() -> list[int]:
+    proc = Path("/proc")
+    if proc.is_dir():  # Linux, where a slim image may lack `ps`
+        return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
+    return [
+        int(pid)
+        for pid in subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True).stdout.split()
+    ]

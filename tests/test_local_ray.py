@@ -1,6 +1,7 @@
 """A private Ray head beside another Ray: jobs by `ray job submit`, and nothing left behind."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 import ray
@@ -13,9 +14,8 @@ from deeped_ray.types import DeepEdError
 
 def living(pids: list[int]) -> list[int]:
     """Those that still run; a zombie whose parent has not looked yet does not."""
-    listing = subprocess.run(["ps", "-A", "-o", "pid=,stat="], capture_output=True, text=True, check=True).stdout
-    states = {int(pid): state for pid, state in (line.split() for line in listing.splitlines())}
-    return [pid for pid in pids if not states.get(pid, "Z").startswith("Z")]
+    status = {pid: Path(f"/proc/{pid}/status") for pid in pids}
+    return [pid for pid, path in status.items() if path.exists() and "\nState:\tZ" not in path.read_text()]
 
 
 def test_ports_are_free_and_distinct() -> None:

@@ -5,6 +5,7 @@ leads. Between them the pages lie in Parquet shards, each read by one task.
 """
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from deeped_ray.progress import Progress
 from deeped_ray.spread import spread
 from deeped_ray.text import normalize_mention, tokenize
 from deeped_ray.types import DeepEdError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +87,12 @@ def _parse_dumps(config: CorpusConfig, folder: Path) -> dict[str, Any]:
         word_counts.update(counts)
         progress.advance(len(batch))
     progress.finish()
+    if stats.untitled_page_ids:
+        logger.warning(
+            "skipped %d pages without a title, page ids %s ...",
+            len(stats.untitled_page_ids),
+            stats.untitled_page_ids[:5],
+        )
     table = pa.table({"word": list(word_counts), "count": pa.array(word_counts.values(), pa.int64())}).sort_by("word")
     pq.write_table(table, folder / "words.parquet")
     return {

@@ -18,8 +18,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.evaluation.report import EvaluationConfig, evaluate, report_table
 from deeped_ray.linking.linker import Linker
 from deeped_ray.local_ray import LocalRay, executable, free_ports, local_ray
 from deeped_ray.types import DeepEdError
@@ -35,7 +33,6 @@ STAGES: list[tuple[str, list[str]]] = [
     ("embed_entities", ["--shard-entities", "32"]),
     ("build_index", []),
     ("train_linker", ["--epochs", "60", "--learning-rate", "3e-3", "--documents-per-step", "8"]),
-    ("evaluate", []),
 ]
 SENTENCE = "Scotland beat Australia at Murrayfield on Saturday; Wellington hosts the next rugby test."
 MENTIONS = ("Scotland", "Australia", "Murrayfield", "Wellington")
@@ -74,16 +71,21 @@ def run_demo(kb: Path, *, port: int | None, keep_serving: bool) -> None:
     start = time.monotonic()
     _say("starting a private Ray head")
     with local_ray() as ray:
-        for number, (stage, options) in enumerate(STAGES, start=1):
-            _say(f"{number}/{len(STAGES)} jobs/{stage}.py")
-            submit(ray, ["python", f"jobs/{stage}.py", "--kb", str(kb), *options])
+        for stage, options in STAGES:
+            run_stage(ray, kb, stage, options)
         _say("deploying serve.app:build")
         with serving(ray, kb, port=port) as url:
             _say(f"POST {url}/link")
             print(render(SENTENCE, post_link(url, SENTENCE, MENTIONS)))
-            print(f"\n{accuracies(kb)}\n\ndone in {time.monotonic() - start:.0f} s; knowledge base: {kb}")
+            run_stage(ray, kb, "evaluate", [])
+            print(f"done in {time.monotonic() - start:.0f} s; knowledge base: {kb}")
             if keep_serving:
                 wait_for_interrupt(url, ray)
+
+
+def run_stage(ray: LocalRay, kb: Path, stage: str, options: list[str]) -> None:
+    _say(f"ray job submit --working-dir . -- python jobs/{stage}.py --kb {kb.name} {' '.join(options)}")
+    submit(ray, ["python", f"jobs/{stage}.py", "--kb", str(kb), *options])
 
 
 def serve_only(kb: Path, *, port: int | None) -> None:
@@ -184,11 +186,6 @@ def render(text: str, answers: list[dict[str, Any]]) -> str:
         )
         lines.append(f"    looked at: {words}")
     return "\n".join(lines)
-
-
-def accuracies(kb: Path) -> str:
-    """What the evaluation stage printed, once more where it is read."""
-    return report_table(evaluate(KnowledgeBase(kb), EvaluationConfig()))
 
 
 def wait_for_interrupt(url: str, ray: LocalRay) -> None:

@@ -2,7 +2,7 @@
 
     KB/manifest.json                   format version and, per part: folder, config, parents, checksums
     KB/parts/<part>-<id>/...           .npy arrays (memory-mapped), Parquet/Arrow tables, safetensors, FAISS files
-    KB/parts/.new-<part>-<random>/     a part being written; never referenced, removed by the next writer
+    KB/parts/.new-<part>-<random>/     a part being written, and its .lock; removed by the next writer if this one dies
 
 A part's id is a hash of its contents. Writing a part means: fill a `.new-` folder, checksum it, rename it to its id,
 then replace the manifest. Each of these is atomic, so a killed job leaves the old part or the new one, and readers that
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,11 +40,14 @@ MAKERS = {
 # Small files are hashed whenever their part is opened. Large ones only by `verify`, since hashing gigabytes would take
 # longer than everything else a reader does at start; their size is always checked.
 HASH_ON_OPEN_BYTES = 16 * 2**20
-_ALIVE = ".writing"
 
 
 class ArtifactError(DeepEdError):
-    """A part is missing, stale, damaged or of another format."""
+    """A part is missing, stale or damaged: its job makes it anew."""
+
+
+class FormatError(DeepEdError):
+    """The knowledge base cannot be read by this version: no job mends that."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,10 @@ class KnowledgeBase:
                 f"Knowledge base {root} lies in the job's temporary working directory. Give --kb as an absolute path."
             )
         if create:
-            (self.root / "parts").mkdir(parents=True, exist_ok=True)
+            try:
+                (self.root / "parts").mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise DeepEdError(f"Cannot make a knowledge base at {self.root}: {error.strerror}.") from error
         elif not self.root.is_dir():
             raise ArtifactError(f"No knowledge base at {self.root}. Run {MAKERS['corpus']} --kb {self.root} first.")
 
@@ -87,16 +93,17 @@ class KnowledgeBase:
         path = self.root / "manifest.json"
         try:
             manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            found = manifest["format"]
+            found, parts = manifest["format"], manifest["parts"]
         except FileNotFoundError:
             return {"format": FORMAT, "parts": {}}
-        except (ValueError, KeyError, TypeError) as error:
-            raise ArtifactError(
-                f"{path} is not a manifest ({error}). Restore it, or build the knowledge base again."
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FormatError(
+                f"{path} is not a manifest ({error!r}). Restore it, or build into a new folder."
             ) from error
         if found != FORMAT:
-            raise ArtifactError(
-                f"{self.root} has format {found}, this deeped-ray {__version__} reads format {FORMAT}. Use the version that wrote it, or run {MAKERS['corpus']} again."
+            raise FormatError(
+                f"The parts of {self.root} ({', '.join(parts)}) have format {found}, this deeped-ray {__version__} reads format {FORMAT}."
+                f" Use the version that wrote them, or build into a new folder with {MAKERS['corpus']}."
             )
         return manifest
 
@@ -140,17 +147,21 @@ class KnowledgeBase:
 
     @contextlib.contextmanager
     def write(self, name: str, *, config: object, parents: Sequence[str]) -> Iterator[Path]:
-        """A folder to fill; it becomes the current part when the block ends without an exception."""
+        """A folder to fill; it becomes the current part when the block ends without an exception.
+
+        Everything that is read from the parents belongs inside the block: if one of them is replaced meanwhile, the new
+        part is refused rather than recorded as made from what it was not made from.
+        """
         parent_ids = {parent: self.open(parent).id for parent in parents}
         parts = self.root / "parts"
         parts.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(parts)
-        folder = Path(tempfile.mkdtemp(prefix=f".new-{name}-", dir=parts))
-        alive = open(folder / _ALIVE, "w")  # noqa: SIM115 - held open, and so locked, until the part is committed
-        fcntl.flock(alive, fcntl.LOCK_EX)
+        with self._lock():
+            self._remove_abandoned()
+            folder = Path(tempfile.mkdtemp(prefix=f".new-{name}-", dir=parts))
+            alive = open(_lock_of(folder), "w")  # noqa: SIM115 - held open, and so locked, until the part is committed
+            fcntl.flock(alive, fcntl.LOCK_EX)
         try:
             yield folder
-            (folder / _ALIVE).unlink()
             files = {
                 str(path.relative_to(folder)): _checksum(path) for path in sorted(folder.rglob("*")) if path.is_file()
             }
@@ -170,11 +181,17 @@ class KnowledgeBase:
             with self._lock():
                 self._commit(name, folder, record)
         finally:
-            alive.close()
             shutil.rmtree(folder, ignore_errors=True)
+            alive.close()
+            _lock_of(folder).unlink(missing_ok=True)
 
     def _commit(self, name: str, folder: Path, record: dict[str, Any]) -> None:
         manifest = self.manifest()
+        for parent, parent_id in record["parents"].items():
+            if manifest["parts"].get(parent, {}).get("id") != parent_id:
+                raise ArtifactError(
+                    f"The {parent} part of {self.root} changed while the {name} part was made from it. Run {MAKERS[name]} again."
+                )
         target = self.root / record["folder"]
         if target.exists() and _damage(Part(name, record["id"], target, record), full=True):
             shutil.rmtree(target)
@@ -188,12 +205,57 @@ class KnowledgeBase:
         if previous and previous["folder"] != record["folder"]:
             shutil.rmtree(self.root / previous["folder"], ignore_errors=True)
 
+    def _remove_abandoned(self) -> None:
+        """Delete what killed writers left behind: a living one holds the lock on its folder."""
+        current = {record["folder"] for record in self.manifest()["parts"].values()}
+        for folder in (self.root / "parts").iterdir():
+            if folder.suffix == ".lock" or f"parts/{folder.name}" in current:
+                continue
+            with contextlib.suppress(BlockingIOError), open(_lock_of(folder), "a") as alive:
+                fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+                _lock_of(folder).unlink(missing_ok=True)
+
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
         """One writer of the manifest at a time; the lock ends with its process."""
         with open(self.root / ".lock", "w") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeConfig:
+    """Where unfinished work is kept; the same pair of names takes it up again."""
+
+    storage_path: Annotated[
+        str | None, "folder for unfinished work, shared by all nodes; default: runs/ in the knowledge base"
+    ] = None
+    run_name: Annotated[
+        str | None, "folder of this run within it; default: none, the stage's own folder tells runs apart"
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.run_name is not None and (
+            Path(self.run_name).name != self.run_name or self.run_name in ("", ".", "..")
+        ):
+            raise DeepEdError(
+                f"--run-name {self.run_name!r} must be a plain name: it becomes one folder below --storage-path."
+            )
+
+    def folder(self, kb: KnowledgeBase, stage: str, identity: object) -> Path:
+        """The stage's own folder; its name holds a hash of all that the work depends on, so that no run takes up another's."""
+        key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+        storage = Path(self.storage_path).expanduser().absolute() if self.storage_path else kb.root / "runs"
+        folder = storage / (self.run_name or "") / f"{stage}-{key}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DeepEdError(f"Cannot keep unfinished work in {folder}: {error.strerror}.") from error
+        return folder
+
+
+NEW_RUN = ResumeConfig()
 
 
 def fingerprint(path: Path, *, edge_bytes: int = 2**20) -> dict[str, Any]:
@@ -209,12 +271,8 @@ def fingerprint(path: Path, *, edge_bytes: int = 2**20) -> dict[str, Any]:
     return {"file": path.name, "bytes": size, "edges_sha256": digest.hexdigest()}
 
 
-def _remove_abandoned(parts: Path) -> None:
-    """Delete what killed writers left behind: a living one holds the lock on its folder."""
-    for folder in parts.glob(".new-*"):
-        with contextlib.suppress(OSError), open(folder / _ALIVE) as alive:
-            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+def _lock_of(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.lock")
 
 
 def _plain(config: object) -> dict[str, Any]:

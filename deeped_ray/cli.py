@@ -1,6 +1,7 @@
 """The `deeped` command: link text and look into a knowledge base. Tables for people, --json for programs."""
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deeped_ray import __version__
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.artifacts import ArtifactError, KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.index import EntityIndex
@@ -22,6 +23,9 @@ from deeped_ray.types import DeepEdError, Prediction
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # bytes that are no text are shown as such, not died of
     args = _parser().parse_args(arguments)
     try:
         data, text = args.run(args)
@@ -73,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     neighbors.add_argument("title", help="title of the entity, or a redirect to it")
     neighbors.add_argument("--words", action="store_true", help="closest words instead of entities")
-    neighbors.add_argument("--count", type=int, default=10, metavar="N", help="how many (default: 10)")
+    neighbors.add_argument("--count", type=_positive, default=10, metavar="N", help="how many (default: 10)")
     neighbors.add_argument(
         "--min-count", type=int, default=0, metavar="N", help="with --words: only words at least this often in the dump"
     )
@@ -155,9 +159,8 @@ def _evaluate(args: argparse.Namespace) -> tuple[Any, str]:
     reports = evaluate(KnowledgeBase(args.kb), config_from(args, EvaluationConfig))
     data = [report.to_json() for report in reports]
     if args.json:
-        content = data[0] if len(data) == 1 else data
         try:
-            args.json.write_text(json.dumps(content, indent=2) + "\n")
+            args.json.write_text(json.dumps(data, indent=2) + "\n")
         except OSError as error:
             raise DeepEdError(f"Cannot write {args.json}: {error.strerror}.") from error
     return data, report_table(reports)
@@ -166,11 +169,14 @@ def _evaluate(args: argparse.Namespace) -> tuple[Any, str]:
 def _info(args: argparse.Namespace) -> tuple[Any, str]:
     kb = KnowledgeBase(args.kb)
     manifest = kb.manifest()
+    if not manifest["parts"]:
+        raise DeepEdError(f"{kb.root} holds no parts. Run jobs/build_corpus.py --kb {kb.root} first.")
     problems = kb.verify() if args.verify else {}
     rows, details = [], []
     for name, record in sorted(manifest["parts"].items(), key=lambda item: item[1]["created"]):
         size = sum(file["bytes"] for file in record["files"].values())
-        state = "" if not args.verify else problems[name] or "sound"
+        problem = problems.get(name) or _problem(kb, name)
+        state = problem or ("verified" if args.verify else "ready")
         rows.append(
             (
                 name,
@@ -182,7 +188,7 @@ def _info(args: argparse.Namespace) -> tuple[Any, str]:
                 state,
             )
         )
-        details.append({"part": name, "bytes": size, "problem": problems.get(name), **record})
+        details.append({"part": name, "bytes": size, "problem": problem, **record})
     summary = _summary(kb)
     lines = [
         f"{kb.root}, format {manifest['format']}",
@@ -194,11 +200,21 @@ def _info(args: argparse.Namespace) -> tuple[Any, str]:
     return {"root": str(kb.root), "format": manifest["format"], "holds": summary, "parts": details}, "\n".join(lines)
 
 
-def _summary(kb: KnowledgeBase) -> dict[str, int]:
-    if "corpus" not in kb:
-        return {}
-    content: dict[str, int] = json.loads((kb.open("corpus").path / "summary.json").read_text())
-    return content
+def _problem(kb: KnowledgeBase, name: str) -> str | None:
+    try:
+        kb.open(name)
+    except ArtifactError as error:
+        return str(error)
+    return None
+
+
+def _summary(kb: KnowledgeBase) -> dict[str, Any]:
+    """What ingest counted, of the parts that can be read."""
+    summary: dict[str, Any] = {}
+    for name in ("pages", "corpus"):
+        if name in kb and _problem(kb, name) is None:
+            summary |= json.loads((kb.open(name).path / "summary.json").read_text())
+    return {key: len(value) if isinstance(value, list) else value for key, value in summary.items()}
 
 
 # -- text
@@ -218,6 +234,12 @@ def describe(prediction: Prediction, *, num_words: int) -> str:
     return "\n".join(
         [head, *([f"  attended words: {words}"] if words else []), *(f"  {line}" for line in columns.splitlines())]
     )
+
+
+def _positive(value: str) -> int:
+    if not value.isdigit() or int(value) < 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a positive number")
+    return int(value)
 
 
 def _spans(value: str) -> list[Span]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from deeped_ray.linking.linker import Linker
-from deeped_ray.local_ray import LocalRay, executable, free_ports, local_ray
+from deeped_ray.local_ray import LocalRay, executable, free_ports, local_ray, open_url
 from deeped_ray.types import DeepEdError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 STAGES: list[tuple[str, list[str]]] = [
     (
         "build_corpus",
-        ["--dimension", "100", "--min-word-count", "2", "--ppmi-window", "30", "--pages-per-shard", "100"],
+        ["--dimension", "100", "--min-word-count", "2", "--ppmi-window", "30", "--shard-mb", "0.1"],
     ),
     ("embed_entities", ["--shard-entities", "32"]),
     ("build_index", []),
@@ -54,7 +54,8 @@ def main() -> None:
     parser.add_argument("--serve-only", action="store_true", help="serve a finished knowledge base and run no stage")
     parser.add_argument("--port", type=int, help="port to serve on (default: a free one)")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
+    for number in (signal.SIGTERM, signal.SIGHUP):  # so that what was started is ended
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     kb = args.kb.absolute()
     try:
         if args.serve_only:
@@ -144,7 +145,7 @@ def serving(ray: LocalRay, kb: Path, *, port: int | None = None) -> Iterator[str
 def _wait_until_healthy(ray: LocalRay, url: str, *, timeout_s: float = 120) -> None:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
-        with suppress(OSError), urllib.request.urlopen(f"{url}/healthz", timeout=5):
+        with suppress(OSError), open_url(f"{url}/healthz", timeout_s=5.0):
             return
         time.sleep(0.5)
     status = subprocess.run(
@@ -157,7 +158,7 @@ def post_link(url: str, text: str, mentions: tuple[str, ...]) -> list[dict[str, 
     spans = [(text.index(mention), text.index(mention) + len(mention)) for mention in mentions]
     body = json.dumps({"text": text, "spans": spans}).encode()
     request = urllib.request.Request(f"{url}/link", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as reply:
+    with open_url(request, timeout_s=30.0) as reply:
         answers: list[dict[str, Any]] = json.load(reply)["mentions"]
     return answers
 

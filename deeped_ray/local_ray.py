@@ -17,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.client import HTTPResponse
 from pathlib import Path
 
 from deeped_ray.types import DeepEdError
@@ -36,6 +37,13 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
+
+
+def open_url(request: str | urllib.request.Request, *, timeout_s: float) -> HTTPResponse:
+    """Open an address of this machine, past any proxy the environment names."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    reply: HTTPResponse = opener.open(request, timeout=timeout_s)
+    return reply
 
 
 def write_token(path: Path) -> None:
@@ -77,6 +85,8 @@ def local_ray(*, num_cpus: int | None = None) -> Iterator[LocalRay]:
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
         "RAY_ADDRESS": f"http://127.0.0.1:{dashboard}",
         "RAY_DASHBOARD_ADDRESS": f"http://127.0.0.1:{dashboard}",
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
     }
     command = [
@@ -109,7 +119,7 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, token: Path,
     while time.monotonic() < deadline:
         if process.poll() is not None:
             break
-        with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=2):
+        with contextlib.suppress(OSError), open_url(request, timeout_s=2.0):
             return
         time.sleep(0.3)
     last_lines = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
@@ -117,31 +127,49 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, token: Path,
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """Ask the head to end; kill what is left of its session, which is all it ever started and nothing else."""
+    """Ask the head to end; kill what is left of all that descends from it, and nothing else."""
+    descendants = _descendants(process.pid)
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_TIMEOUT_S)
-    for pid in _session_members(process.pid):
+    for pid in descendants | _descendants(process.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait()
 
 
-def _session_members(session_id: int) -> list[int]:
-    members = []
-    for pid in _all_pids():
+def _descendants(pid: int) -> set[int]:
+    """A process with its children and theirs, and whatever runs in a session of theirs; a job has a session of its own."""
+    parents, sessions = _process_table()
+    found = {pid}
+    while True:
+        grown = found | {child for child, parent in parents.items() if parent in found}
+        grown |= {member for member, session in sessions.items() if session in grown}
+        if grown == found:
+            return found
+        found = grown
+
+
+def _process_table() -> tuple[dict[int, int], dict[int, int]]:
+    """Parent and session of every process."""
+    parents, sessions = {}, {}
+    for pid, parent in _pids_with_parents():
         with contextlib.suppress(OSError):
-            if os.getsid(pid) == session_id:
-                members.append(pid)
-    return members
+            parents[pid], sessions[pid] = parent, os.getsid(pid)
+    return parents, sessions
 
 
-def _all_pids() -> list[int]:
+def _pids_with_parents() -> Iterator[tuple[int, int]]:
     proc = Path("/proc")
     if proc.is_dir():  # Linux, where a slim image may lack `ps`
-        return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
-    return [
-        int(pid)
-        for pid in subprocess.run(["ps", "-A", "-o", "pid="], capture_output=True, text=True, check=True).stdout.split()
-    ]
+        for entry in proc.iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    # the second field, a name in parentheses, may itself hold spaces and parentheses
+                    yield int(entry.name), int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    else:
+        listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+        for line in listing.splitlines():
+            pid, parent = line.split()
+            yield int(pid), int(parent)

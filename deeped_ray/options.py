@@ -11,7 +11,6 @@ import sys
 import time
 import types
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from deeped_ray.types import DeepEdError
@@ -69,25 +68,11 @@ def _without_none(kind: Any) -> Any:
     return kind
 
 
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """For stages that can resume: the same pair of names takes up what an earlier run left."""
-    parser.add_argument(
-        "--storage-path", type=Path, help="folder for unfinished work, shared by all nodes (default: KB/runs)"
-    )
-    parser.add_argument("--run-name", help="name of the run within it (default: from the stage's inputs and options)")
-
-
-def run_options(args: argparse.Namespace) -> dict[str, Any]:
-    return {"storage_path": args.storage_path, "run_name": args.run_name}
-
-
 def run_job(
     stage: str,
     doc: str,
     configs: Sequence[type[Any]],
     run: Callable[..., dict[str, Any]],
-    *,
-    extra: Callable[[argparse.ArgumentParser], None] | None = None,
 ) -> None:
     """A job's `main`: parse options, call `run(args, *configs)`, print one result line as JSON.
 
@@ -101,8 +86,6 @@ def run_job(
         required=True,
         help="knowledge-base folder; an absolute path, on storage all nodes share, under `ray job submit`",
     )
-    if extra:
-        extra(parser)
     for config_class in configs:
         add_options(parser, config_class)
     args = parser.parse_args()

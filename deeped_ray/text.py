@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 # Differs from the paper's code: Unicode word runs, where deep-ed split at every non-ASCII byte.
 _WORD = re.compile(r"\w+")
+_QUALIFIER = re.compile(r"(?<=\S)(?:\s*\([^()]*\)|,[^,]*)$")
 _SPACES = re.compile(r"[\s_]+")
 
 
@@ -34,12 +35,24 @@ def content_words(text: str) -> list[str]:
 def normalize_title(title: str) -> str:
     """`apple_Inc.` -> `Apple Inc.`: MediaWiki's own rule for page titles, in NFC."""
     title = _SPACES.sub(" ", unicodedata.normalize("NFC", title)).strip()
-    return title[:1].upper() + title[1:]
+    first = title[:1].upper()
+    # some letters have no single capital (ß), and Georgian is not capitalised in titles
+    return title if len(first) != 1 or "\u10d0" <= title[:1] <= "\u10ff" else first + title[1:]
 
 
 def normalize_mention(surface: str) -> str:
     """Surface strings are compared in NFC with single spaces; case is kept."""
     return _SPACES.sub(" ", unicodedata.normalize("NFC", surface)).strip()
+
+
+def capitalize_words(text: str) -> str:
+    """`QUEEN'S PARK` -> `Queen's Park`, for headlines."""
+    return re.sub(r"\w+(?:['’]\w+)?", lambda match: match.group().capitalize(), text)
+
+
+def bare_title(title: str) -> str:
+    """`Apple (fruit)` -> `Apple`, `Paris, Texas` -> `Paris`: a title without what tells it from its namesakes."""
+    return _QUALIFIER.sub("", title)
 
 
 STOP_WORDS = frozenset(

@@ -1,12 +1,11 @@
 """Fits the local and the global model with Ray Train: loss, schedule, checkpoints (sections 4, 5 and 7).
 
 Reads the parts `corpus`, `words` and `vectors` and annotated documents, writes `linker`: `local.safetensors`,
-`global.safetensors` (the weights with the best validation accuracy) and `history.csv`. The same STORAGE_PATH and
-RUN_NAME resume from the last validation.
+`global.safetensors` (the weights with the best validation accuracy) and `history.csv`. A killed run
+resumes from its last validation.
 """
 
 import csv
-import hashlib
 import json
 import os
 import shutil
@@ -24,11 +23,11 @@ from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, Sc
 from ray.train.torch import TorchTrainer
 from safetensors.torch import load_file, save_file
 
-from deeped_ray.artifacts import KnowledgeBase, fingerprint
+from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, ResumeConfig, fingerprint
 from deeped_ray.evaluation.datasets import dataset_path, read_dataset
 from deeped_ray.linking.batching import Batch, EncodedMention, collate
 from deeped_ray.linking.candidates import CandidateConfig
-from deeped_ray.linking.linker import LinkerInputs
+from deeped_ray.linking.linker import LinkerInputs, joint_runs
 from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, margin_loss
 from deeped_ray.mini import MINI_DUMP
 from deeped_ray.progress import Progress
@@ -58,6 +57,8 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         if min(self.epochs, self.validate_every, self.patience, self.documents_per_step) < 1:
             raise DeepEdError("Epochs, --validate-every, --patience and --documents-per-step must be at least 1.")
+        if self.margin <= 0 or min(self.learning_rate, self.late_learning_rate) < 0:
+            raise DeepEdError("--margin must be positive and learning rates must not be negative.")
 
     @property
     def kinds(self) -> list[ModelKind]:
@@ -69,6 +70,7 @@ class WorkerConfig:
     """Ray Train's workers; changes nothing in the result but rounding."""
 
     num_workers: Annotated[int, "data-parallel workers"] = 1
+    use_gpu: Annotated[bool, "give every worker a GPU"] = False
     max_failures: Annotated[int, "lost workers to survive by going back to the last checkpoint"] = 3
 
 
@@ -78,9 +80,7 @@ def train_linker(
     model: ModelConfig,
     candidates: CandidateConfig,
     workers: WorkerConfig,
-    *,
-    storage_path: Path | None = None,
-    run_name: str | None = None,
+    resume: ResumeConfig = NEW_RUN,
 ) -> dict[str, Any]:
     """Make the linker part unless it is there already; returns the best validation accuracy of each model."""
     data = _data_sets(kb, training)
@@ -91,14 +91,14 @@ def train_linker(
     }
     parents = ["corpus", "words", "vectors"]
     if not kb.is_current("linker", config=recorded, parents=parents):
-        storage = (storage_path or kb.root / "runs").absolute()
-        run_name = run_name or f"train-{_run_key(kb, recorded)}"
-        checkpoint = _fit_on_ray(kb, training, model, candidates, workers, data, storage, run_name)
-        with kb.write("linker", config=recorded, parents=parents) as folder, checkpoint.as_directory() as path:
-            for kind in training.kinds:
-                shutil.copy(Path(path) / f"{kind}.best.safetensors", folder / f"{kind}.safetensors")
-            _write_history(json.loads((Path(path) / "history.json").read_text()), folder / "history.csv")
-        shutil.rmtree(storage / run_name, ignore_errors=True)
+        with kb.write("linker", config=recorded, parents=parents) as folder:
+            run = resume.folder(kb, "train", [[kb.open(parent).id for parent in parents], recorded])
+            loop = {"kb": str(kb.root), "training": training, "model": model, "candidates": candidates, **data}
+            with _fit_on_ray(loop, workers, run).as_directory() as path:
+                for kind in training.kinds:
+                    shutil.copy(Path(path) / f"{kind}.best.safetensors", folder / f"{kind}.safetensors")
+                _write_history(json.loads((Path(path) / "history.json").read_text()), folder / "history.csv")
+        shutil.rmtree(run)
     with open(kb.open("linker").path / "history.csv", newline="") as handle:
         rows = list(csv.DictReader(handle))
     best = {kind: max(float(row["dev_accuracy"]) for row in rows if row["model"] == kind) for kind in training.kinds}
@@ -106,26 +106,17 @@ def train_linker(
     return {"dev_accuracy": best, "epochs": epochs}
 
 
-def _fit_on_ray(
-    kb: KnowledgeBase,
-    training: TrainingConfig,
-    model: ModelConfig,
-    candidates: CandidateConfig,
-    workers: WorkerConfig,
-    data: dict[str, list[str]],
-    storage: Path,
-    run_name: str,
-) -> Checkpoint:
+def _fit_on_ray(loop: dict[str, Any], workers: WorkerConfig, run: Path) -> Checkpoint:
     ensure_ray()
     # reports wait for the controller's poll; its default of 2 s would dominate short epochs
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
     trainer = TorchTrainer(
         _train_worker,
-        train_loop_config={"kb": str(kb.root), "training": training, "model": model, "candidates": candidates, **data},
-        scaling_config=ScalingConfig(num_workers=workers.num_workers, use_gpu=torch.cuda.is_available()),
+        train_loop_config=loop,
+        scaling_config=ScalingConfig(num_workers=workers.num_workers, use_gpu=workers.use_gpu),
         run_config=RunConfig(
-            name=run_name,
-            storage_path=str(storage),
+            name=run.name,
+            storage_path=str(run.parent),
             failure_config=FailureConfig(max_failures=workers.max_failures),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
         ),
@@ -133,7 +124,7 @@ def _fit_on_ray(
     result = trainer.fit()
     checkpoint: Checkpoint | None = result.checkpoint
     if checkpoint is None:
-        raise DeepEdError(f"Training run {run_name} in {storage} ended without a checkpoint.")
+        raise DeepEdError(f"The training run in {run} ended without a checkpoint.")
     return checkpoint
 
 
@@ -145,8 +136,7 @@ def _train_worker(loop: dict[str, Any]) -> None:
     training: TrainingConfig = loop["training"]
     inputs = LinkerInputs(KnowledgeBase(loop["kb"]), loop["candidates"])
     documents = {
-        split: [inputs.encode(document) for spec in loop[split] for document in read_dataset(spec)]
-        for split in ("train", "dev")
+        split: [run for spec in loop[split] for run in encode_dataset(spec, inputs)] for split in ("train", "dev")
     }
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     run = Run(training)
@@ -159,6 +149,12 @@ def _train_worker(loop: dict[str, Any]) -> None:
             kind, documents["train"], documents["dev"], inputs, training, loop["model"], run, device=device
         ):
             _report(run, fit)
+
+
+def encode_dataset(spec: str, inputs: LinkerInputs) -> list[EncodedDocument]:
+    """Documents as the linker cuts and sees them."""
+    encoded = [(inputs.encode(document), joint_runs(document.mentions)) for document in read_dataset(spec)]
+    return [[mentions[i] for i in run] for mentions, runs in encoded for run in runs]
 
 
 @dataclass
@@ -383,8 +379,3 @@ def _absolute(spec: str) -> str:
 
 def _fingerprints(specs: Sequence[str]) -> list[dict[str, Any]]:
     return [fingerprint(dataset_path(spec)) for spec in specs]
-
-
-def _run_key(kb: KnowledgeBase, recorded: dict[str, Any]) -> str:
-    identity = [[kb.open(parent).id for parent in ("corpus", "words", "vectors")], recorded]
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]

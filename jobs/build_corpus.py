@@ -8,16 +8,18 @@ python jobs/build_corpus.py --kb KB          # the mini encyclopedia that ships 
 import argparse
 from typing import Any
 
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.corpus.ingest import CorpusConfig, build_corpus
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.options import run_job
 
 
-def run(args: argparse.Namespace, corpus: CorpusConfig, words: WordVectorConfig) -> dict[str, Any]:
+def run(
+    args: argparse.Namespace, corpus: CorpusConfig, words: WordVectorConfig, resume: ResumeConfig
+) -> dict[str, Any]:
     kb = KnowledgeBase(args.kb, create=True)
-    return {**build_corpus(kb, corpus), **build_words(kb, words)}
+    return {**build_corpus(kb, corpus, resume), **build_words(kb, words)}
 
 
 if __name__ == "__main__":
-    run_job("build_corpus", __doc__, [CorpusConfig, WordVectorConfig], run)
+    run_job("build_corpus", __doc__, [CorpusConfig, WordVectorConfig, ResumeConfig], run)

@@ -7,14 +7,16 @@ ray job submit --working-dir . -- python jobs/embed_entities.py --kb /abs/KB
 import argparse
 from typing import Any
 
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.embeddings.trainer import EmbeddingConfig, ShardConfig, embed_entities
-from deeped_ray.options import add_run_options, run_job, run_options
+from deeped_ray.options import run_job
 
 
-def run(args: argparse.Namespace, config: EmbeddingConfig, sharding: ShardConfig) -> dict[str, Any]:
-    return embed_entities(KnowledgeBase(args.kb), config, sharding, **run_options(args))
+def run(
+    args: argparse.Namespace, config: EmbeddingConfig, sharding: ShardConfig, resume: ResumeConfig
+) -> dict[str, Any]:
+    return embed_entities(KnowledgeBase(args.kb), config, sharding, resume)
 
 
 if __name__ == "__main__":
-    run_job("embed_entities", __doc__, [EmbeddingConfig, ShardConfig], run, extra=add_run_options)
+    run_job("embed_entities", __doc__, [EmbeddingConfig, ShardConfig, ResumeConfig], run)

@@ -7,10 +7,10 @@ ray job submit --working-dir . -- python jobs/train_linker.py --kb /abs/KB --tra
 import argparse
 from typing import Any
 
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.model import ModelConfig
-from deeped_ray.options import add_run_options, run_job, run_options
+from deeped_ray.options import run_job
 from deeped_ray.training import TrainingConfig, WorkerConfig, train_linker
 
 
@@ -20,15 +20,10 @@ def run(
     model: ModelConfig,
     candidates: CandidateConfig,
     workers: WorkerConfig,
+    resume: ResumeConfig,
 ) -> dict[str, Any]:
-    return train_linker(KnowledgeBase(args.kb), training, model, candidates, workers, **run_options(args))
+    return train_linker(KnowledgeBase(args.kb), training, model, candidates, workers, resume)
 
 
 if __name__ == "__main__":
-    run_job(
-        "train_linker",
-        __doc__,
-        [TrainingConfig, ModelConfig, CandidateConfig, WorkerConfig],
-        run,
-        extra=add_run_options,
-    )
+    run_job("train_linker", __doc__, [TrainingConfig, ModelConfig, CandidateConfig, WorkerConfig, ResumeConfig], run)

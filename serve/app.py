@@ -5,7 +5,9 @@ serve run serve.app:build kb=/abs/KB          # then POST /link and GET /healthz
 
 from typing import Literal
 
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from ray import serve
 from ray.serve import Application
@@ -16,6 +18,13 @@ from deeped_ray.types import DeepEdError
 from serve.schemas import Health, LinkedMention, LinkRequest, LinkResponse
 
 api = FastAPI(title="deeped-ray", version=__version__, description="Entity linking that explains its answers.")
+
+
+@api.exception_handler(RequestValidationError)
+async def explain_bad_request(_: Request, error: RequestValidationError) -> JSONResponse:
+    """422 without FastAPI's echo of the input, which may hold what JSON cannot (NaN, half a surrogate pair)."""
+    problems = [{"where": list(problem["loc"]), "problem": problem["msg"]} for problem in error.errors()]
+    return JSONResponse({"detail": problems}, status_code=422)
 
 
 class AppArgs(BaseModel):

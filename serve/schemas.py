@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.config import JsonDict
 
 from deeped_ray.types import Prediction
@@ -21,6 +21,16 @@ class LinkRequest(BaseModel):
 
     text: str = Field(max_length=MAX_TEXT_CHARACTERS)
     spans: list[tuple[Offset, Offset]] = Field(max_length=MAX_SPANS)
+
+    @field_validator("text")
+    @classmethod
+    def _is_text(cls, text: str) -> str:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError("half of a surrogate pair is no text") from None
+        return text
+
     top: int = Field(default=7, ge=1, le=100, description="candidates to list per mention")
 
 

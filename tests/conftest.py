@@ -18,9 +18,12 @@ write_token(_TOKEN)
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_TOKEN), RAY_USAGE_STATS_ENABLED="0")
 os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.2")
 
+import pyarrow.parquet as pq
 import ray
 
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.artifacts import KnowledgeBase, Part
+from deeped_ray.corpus import entities, shuffle
+from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.ingest import CorpusConfig, build_corpus
 from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.embeddings.trainer import EmbeddingConfig, ShardConfig, embed_entities
@@ -30,8 +33,9 @@ from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
 from deeped_ray.training import TrainingConfig, WorkerConfig, train_linker
+from deeped_ray.types import Page
 
-MINI_CORPUS = CorpusConfig(min_word_count=2, pages_per_shard=100)
+MINI_CORPUS = CorpusConfig(min_word_count=2, shard_mb=0.1, partitions=3)
 MINI_WORDS = WordVectorConfig(dimension=100, ppmi_window=30)
 MINI_EMBEDDING = EmbeddingConfig()
 MINI_SHARDS = ShardConfig(shard_entities=57)
@@ -42,6 +46,7 @@ MINI_TRAINING = TrainingConfig(epochs=60, learning_rate=3e-3, documents_per_step
 def local_ray_session() -> Iterator[None]:
     """A local Ray with token authentication, on ports of its own."""
     ray.init(
+        address="local",
         num_cpus=2,
         include_dashboard=False,
         object_store_memory=200 * 2**20,
@@ -117,3 +122,16 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"no data in {path}")
     return path
+
+
+def make_catalogue(folder: Path, pages: list[Page], *, min_links_without_page: int = 0) -> Catalogue:
+    """A catalogue of a few pages, by the same steps as ingest."""
+    table = entities.title_rows(pages)
+    shuffle.spill(folder / "titles.spill", table, np.zeros(len(table), dtype=np.int64), 1)
+    entities.merge_titles([folder / "titles.spill"], 0, folder / "merged.parquet")
+    merged = pq.read_table(folder / "merged.parquet")
+    resolution = entities.resolve(merged, min_links_without_page=min_links_without_page)
+    entities.write_names(folder, merged, resolution)
+    zeros = np.zeros(len(resolution.row_of_entity), dtype=np.int64)
+    entities.write_entities(folder, merged, resolution, num_links=zeros, num_words=zeros)
+    return Catalogue(Part("corpus", "0", folder, {}))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import ArtifactError, KnowledgeBase
+from deeped_ray.artifacts import ArtifactError, FormatError, KnowledgeBase, ResumeConfig
 from deeped_ray.types import DeepEdError
 
 
@@ -109,18 +109,56 @@ def test_a_part_made_from_an_older_parent_is_stale(kb: KnowledgeBase) -> None:
         kb.open("corpus")
 
 
-def test_a_newer_format_is_refused(kb: KnowledgeBase) -> None:
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        ({"format": 99, "parts": {"pages": {}}}, r"\(pages\) have format 99"),
+        ({"format": 1}, "not a manifest"),
+        ("{", "not a manifest"),
+    ],
+)
+def test_a_manifest_of_another_format_is_refused_before_any_work(
+    kb: KnowledgeBase, manifest: object, message: str
+) -> None:
     write_part(kb)
-    path = kb.root / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
-    with pytest.raises(ArtifactError, match="format 99"):
+    (kb.root / "manifest.json").write_text(manifest if isinstance(manifest, str) else json.dumps(manifest))
+    with pytest.raises(FormatError, match=message):
         kb.open("pages")
+    with pytest.raises(FormatError, match=message):
+        kb.is_current("pages", config={}, parents=[])
+    with pytest.raises(FormatError, match=message), kb.write("pages", config={}, parents=()):
+        pytest.fail("work was begun")
 
 
-def test_a_manifest_that_is_no_json_is_refused(kb: KnowledgeBase) -> None:
-    (kb.root / "manifest.json").write_text("{")
-    with pytest.raises(ArtifactError, match="not a manifest"):
-        kb.open("pages")
+def test_a_part_is_refused_if_its_parent_changed_while_it_was_made(kb: KnowledgeBase) -> None:
+    write_part(kb, "pages", value=1)
+    with (
+        pytest.raises(ArtifactError, match=r"pages part .* changed while the corpus part"),
+        kb.write("corpus", config={}, parents=["pages"]) as folder,
+    ):
+        np.save(folder / "numbers.npy", np.zeros(1))
+        write_part(kb, "pages", value=2)
+    assert "corpus" not in kb
+
+
+def test_folders_that_no_manifest_names_are_removed(kb: KnowledgeBase) -> None:
+    write_part(kb)
+    (kb.root / "parts" / "pages-0123456789abcdef").mkdir()  # a writer killed between rename and manifest
+    write_part(kb, "corpus")
+    assert {path.name.split("-")[0] for path in (kb.root / "parts").iterdir()} == {"pages", "corpus"}
+    assert len(list((kb.root / "parts").iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", [".", "..", "a/b", ""])
+def test_a_run_name_must_be_one_folder(name: str) -> None:
+    with pytest.raises(DeepEdError, match="--run-name"):
+        ResumeConfig(run_name=name)
+
+
+def test_runs_of_different_work_have_different_folders(kb: KnowledgeBase, tmp_path: Path) -> None:
+    resume = ResumeConfig(storage_path=str(tmp_path), run_name="mine")
+    assert resume.folder(kb, "embed", [1]) == resume.folder(kb, "embed", [1]) != resume.folder(kb, "embed", [2])
+    assert resume.folder(kb, "embed", [1]).parent == tmp_path / "mine"
 
 
 def test_the_same_content_gets_the_same_id(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The `deeped` command, run in-process."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -66,16 +67,30 @@ def test_evaluate_prints_a_table_and_writes_json(kb: str, capsys: pytest.Capture
     )
     assert code == 0
     assert "gold recall" in out
-    written = json.loads(out_file.read_text())
+    (written,) = json.loads(out_file.read_text())
     assert written["dataset"] == "mini:dev"
     assert 0 < written["accuracy"] < written["gold_recall"] <= 1
 
 
 def test_info_lists_parts_and_verifies_them(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "info", "--verify", kb)
-    assert out.count("sound") == 6
+    assert out.count("verified") == 6
     _, out, _ = run(capsys, "info", "--json", kb)
     assert json.loads(out)["holds"]["entities"] == 226
+
+
+def test_info_shows_what_is_damaged_or_stale(
+    mini_kb: KnowledgeBase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(mini_kb.root, tmp_path / "kb")
+    kb = KnowledgeBase(tmp_path / "kb")
+    (kb.open("index").path / "entities.faiss").write_bytes(b"x")
+    with kb.write("words", config={}, parents=()) as folder:
+        (folder / "x").write_text("x")
+    code, out, _ = run(capsys, "info", str(kb.root))
+    assert code == 0
+    assert "entities.faiss has 1 bytes" in out
+    assert "made from an older words part" in out
 
 
 @pytest.mark.parametrize(
@@ -85,6 +100,7 @@ def test_info_lists_parts_and_verifies_them(kb: str, capsys: pytest.CaptureFixtu
         (["link", "--kb", "{kb}", "--spans", "0:3,2:5", "short"], "overlap"),
         (["neighbors", "--kb", "{kb}", "Appel"], "No entity 'Appel'"),
         (["mention", "--kb", "nowhere", "Apple"], "No knowledge base at"),
+        (["info", "."], "holds no parts"),
         (["evaluate", "--kb", "{kb}", "--dataset", "aida:nowhere"], "Cannot read nowhere"),
         (
             ["evaluate", "--kb", "{kb}", "--json", "/nowhere/out.json", "--model", "prior"],

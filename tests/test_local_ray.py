@@ -8,11 +8,11 @@ import ray
 
 from deeped_ray import demo
 from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.local_ray import _session_members, executable, free_ports, local_ray
+from deeped_ray.local_ray import _descendants, executable, free_ports, local_ray
 from deeped_ray.types import DeepEdError
 
 
-def living(pids: list[int]) -> list[int]:
+def living(pids: set[int]) -> list[int]:
     """Those that still run; a zombie whose parent has not looked yet does not."""
     status = {pid: Path(f"/proc/{pid}/status") for pid in pids}
     return [pid for pid, path in status.items() if path.exists() and "\nState:\tZ" not in path.read_text()]
@@ -28,8 +28,16 @@ def test_stages_run_by_job_submit_beside_another_ray(
     other_nodes = ray.nodes()
     before = mini_kb.manifest()
     with local_ray() as head:
-        members = _session_members(head.pid)
+        members = _descendants(head.pid)
         assert len(members) > 3
+        sleeper = subprocess.run(
+            [executable("ray"), "job", "submit", "--no-wait", "--", "python", "-c", "import time; time.sleep(600)"],
+            env=head.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "submitted successfully" in sleeper.stderr + sleeper.stdout
         demo.submit(head, ["python", "jobs/build_index.py", "--kb", str(mini_kb.root)])
         with pytest.raises(DeepEdError, match="No knowledge base at"):
             demo.submit(head, ["python", "jobs/build_index.py", "--kb", "/nowhere"])
@@ -43,7 +51,10 @@ def test_stages_run_by_job_submit_beside_another_ray(
         )
         assert subprocess.run(listing, env=head.environment, capture_output=True, check=False).returncode == 0
         folder = head.log.parent
+        members = _descendants(head.pid)
+        commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in living(members)]
     assert '{"stage": "build_index", "entities": 226' in capsys.readouterr().out
+    assert any("time.sleep" in command for command in commands), "the job was not running"
     assert living(members) == []
     assert not folder.exists()
     assert mini_kb.manifest() == before

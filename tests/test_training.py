@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.metrics import Result
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate
@@ -52,15 +52,15 @@ def test_context_and_coherence_beat_the_prior(mini_kb: KnowledgeBase) -> None:
 
 
 def test_some_documents_only_joint_inference_gets_right(mini_kb: KnowledgeBase) -> None:
-    linkers = {kind: Linker.open(mini_kb, kind) for kind in ("prior", "local", "global")}
+    """Documents the models were not fitted on, all of whose mentions the global model solves and no other does."""
     solved: dict[str, set[str]] = {}
-    for kind, linker in linkers.items():
-        for split in ("train", "dev", "test"):
-            for document in read_dataset(f"mini:{split}"):
-                answers = linker.link_batch([document])[0]
-                if all(a.best and a.best.title == m.gold for a, m in zip(answers, document.mentions, strict=True)):
-                    solved.setdefault(kind, set()).add(document.name)
-    assert len(solved["global"] - solved["local"] - solved["prior"]) >= 3
+    for kind in ("prior", "local", "global"):
+        linker = Linker.open(mini_kb, kind)
+        for document in read_dataset("mini:dev") + read_dataset("mini:test"):
+            answers = linker.link_batch([document])[0]
+            if all(a.best and a.best.title == m.gold for a, m in zip(answers, document.mentions, strict=True)):
+                solved.setdefault(kind, set()).add(document.name)
+    assert len(solved["global"] - solved["local"] - solved["prior"]) >= 2
 
 
 def test_a_resumed_fit_ends_with_the_same_weights(
@@ -109,14 +109,20 @@ def test_two_ray_workers_give_what_one_process_gives(
     weights = load_file(kb.open("linker").path / "global.safetensors")
     assert not list((kb.root / "runs").iterdir())
     expected = fit(inputs, documents, Run(SHORT))
-    differences = torch.cat(
-        [(weights[name] - tensor).flatten() for name, tensor in expected.fits["global"]["best"].items()]
-    ).abs()
-    # Adam's first steps have the size of the learning rate however small a gradient is, so rounding shows in a few weights
-    assert differences.max() < SHORT.learning_rate
-    assert differences.mean() < 0.01 * SHORT.learning_rate
+    for name, tensor in expected.fits["global"]["best"].items():
+        # scores are only compared with each other, so f's last bias has no gradient but rounding, which Adam magnifies
+        if name != "f.2.bias":
+            difference = (weights[name] - tensor).abs()
+            assert difference.max() < SHORT.learning_rate, "not even one step apart"
+            assert difference.mean() < 0.01 * SHORT.learning_rate
     history = list(csv.DictReader((kb.open("linker").path / "history.csv").read_text().splitlines()))
     assert [float(row["loss"]) for row in history] == pytest.approx([row["loss"] for row in expected.history], rel=1e-3)
+
+
+def test_a_run_of_another_configuration_is_not_taken_up(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:
+    resume = ResumeConfig(storage_path=str(tmp_path), run_name="same")
+    folders = {resume.folder(corpus_kb, "train", {"seed": seed}) for seed in (1, 2)}
+    assert len(folders) == 2
 
 
 def test_the_mini_documents_are_not_used_for_another_dump(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:

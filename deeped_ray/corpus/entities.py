@@ -1,76 +1,184 @@
-"""The entity catalogue: which titles are entities, and which entity every title or redirect leads to."""
+"""The entity catalogue: which titles are entities, and which entity every title or redirect leads to.
 
-from collections.abc import Iterable
+Parse tasks spill a row for every title they see: as a page, as a redirect, as the target of a link or redirect. A reducer
+merges the rows of a title; the driver then follows redirects by 64-bit hashes in numpy arrays, never by a dict of strings.
+
+    entities.parquet        one row per entity, in order of entity id
+    titles.*                every title and redirect that leads to an entity, in hash order, and `titles.entities.npy`
+    disambiguations.parquet pages that only list what a name can mean
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deeped_ray.artifacts import Part
-from deeped_ray.corpus.strings import StringIndex, hash_order, write_strings
+from deeped_ray.corpus.shuffle import gather
+from deeped_ray.corpus.strings import StringIndex, hash64, hashes_of, write_hashed_strings
 from deeped_ray.text import normalize_title
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, Page
 
 MAX_REDIRECTS = 10
+_NO_PAGE = -1
+_NO_REDIRECT = pa.scalar(0, pa.uint64())
+_SCHEMA = pa.schema(
+    [
+        ("hash", pa.uint64()),
+        ("title", pa.string()),
+        ("page_id", pa.int64()),
+        ("redirect", pa.uint64()),
+        ("is_disambiguation", pa.bool_()),
+        ("num_links", pa.int64()),
+    ]
+)
 
 
-class PageHeader(NamedTuple):
-    """What the catalogue needs to know of a page."""
+def title_rows(pages: Iterable[Page]) -> pa.Table:
+    """Every title that some pages name, with what they say of it; `redirect` is the hash of where a title leads, or 0."""
+    rows: list[tuple[str, int, int, bool]] = []
+    named: Counter[str] = Counter()
+    for page in pages:
+        rows.append((page.title, page.page_id, hash64(page.redirect) if page.redirect else 0, page.is_disambiguation))
+        named.update(link.target for link in page.links)
+        if page.redirect:
+            named[page.redirect] += 0
+    titles = [*(row[0] for row in rows), *named]
+    num_named = len(named)
+    return pa.table(
+        {
+            "hash": hashes_of(titles),
+            "title": titles,
+            "page_id": [*(row[1] for row in rows), *([_NO_PAGE] * num_named)],
+            "redirect": pa.array([*(row[2] for row in rows), *([0] * num_named)], pa.uint64()),
+            "is_disambiguation": [*(row[3] for row in rows), *([False] * num_named)],
+            "num_links": [*([0] * len(rows)), *named.values()],
+        },
+        schema=_SCHEMA,
+    )
 
-    page_id: int
-    title: str
-    redirect: str | None
-    is_disambiguation: bool
+
+def merge_titles(paths: Sequence[Path], partition: int, target: Path) -> None:
+    """Task: one row per title of a partition, in hash order. An article wins over a redirect, the lower page id over the higher."""
+    table = gather(paths, partition)
+    links = table.group_by("title", use_threads=False).aggregate([("num_links", "sum"), ("hash", "min")])
+    pages = table.filter(pc.greater_equal(table["page_id"], 0))
+    is_redirect = pc.not_equal(pages["redirect"], _NO_REDIRECT)
+    pages = pages.append_column("is_redirect", is_redirect).sort_by(
+        [("is_redirect", "ascending"), ("page_id", "ascending")]
+    )
+    first = pages.group_by("title", use_threads=False).aggregate(
+        [("page_id", "first"), ("redirect", "first"), ("is_disambiguation", "first")]
+    )
+    merged = links.join(first, "title", join_type="left outer", use_threads=False).sort_by(
+        [("hash_min", "ascending"), ("title", "ascending")]
+    )
+    result = pa.table(
+        {
+            "hash": merged["hash_min"],
+            "title": merged["title"],
+            "page_id": pc.fill_null(merged["page_id_first"], _NO_PAGE),
+            "redirect": pc.fill_null(merged["redirect_first"], _NO_REDIRECT),
+            "is_disambiguation": pc.fill_null(merged["is_disambiguation_first"], False),
+            "num_links": merged["num_links_sum"],
+        },
+        schema=_SCHEMA,
+    )
+    pq.write_table(result, target, compression="zstd")
 
 
 @dataclass(frozen=True)
-class CatalogueDraft:
-    """The catalogue while it is being built, on the driver and in the counting tasks."""
+class Resolution:
+    """Which entity every merged title leads to."""
 
-    titles: list[str]
-    page_ids: list[int]
-    title_to_id: dict[str, int]
-    """Entity ids of all titles and redirects."""
-
-
-def draft_catalogue(headers: Iterable[PageHeader]) -> CatalogueDraft:
-    """Every article is an entity; redirects lead to one, over several steps if need be; loops and dead ends are dropped."""
-    articles: dict[str, int] = {}
-    redirects: dict[str, str] = {}
-    for header in headers:
-        if header.redirect is not None:
-            redirects.setdefault(header.title, header.redirect)
-        elif not header.is_disambiguation:
-            articles.setdefault(header.title, header.page_id)
-    ordered = sorted(articles.items(), key=lambda article: (article[1], article[0]))
-    title_to_id = {title: entity_id for entity_id, (title, _) in enumerate(ordered)}
-    for source in redirects:
-        target, steps = source, 0
-        while target in redirects and target not in articles and steps < MAX_REDIRECTS:
-            target, steps = redirects[target], steps + 1
-        if target in articles:
-            title_to_id.setdefault(source, title_to_id[target])
-    return CatalogueDraft([title for title, _ in ordered], [page_id for _, page_id in ordered], title_to_id)
+    entity_of_row: npt.NDArray[np.int32]
+    """Row of the merged titles -> entity id, -1 for none."""
+    row_of_entity: npt.NDArray[np.int64]
+    num_pages: int
+    """Entities below this id have a page."""
 
 
-def write_catalogue(folder: Path, draft: CatalogueDraft, *, num_links: list[int], num_words: list[int]) -> None:
-    table = pa.table(
+def resolve(table: pa.Table, *, min_links_without_page: int) -> Resolution:
+    """Follow redirects, and decide what is an entity.
+
+    Articles come first, by page id; then titles without a page that are linked often enough, by title. Redirect loops,
+    dead ends and chains beyond MAX_REDIRECTS lead nowhere.
+    """
+    hashes, page_ids = table["hash"].to_numpy(), table["page_id"].to_numpy()
+    redirects, is_disambiguation = (
+        table["redirect"].to_numpy(),
+        table["is_disambiguation"].to_numpy(zero_copy_only=False),
+    )
+    if np.any(hashes[1:] == hashes[:-1]):
+        raise DeepEdError(
+            "Two titles of the dump have the same 64-bit hash; please report this as a bug, with the dump's name."
+        )
+    rows = np.arange(len(hashes))
+    is_redirect = redirects > 0
+    target = np.minimum(np.searchsorted(hashes, redirects), max(len(hashes) - 1, 0))
+    is_dead = is_redirect & (hashes[target] != redirects)
+    final = np.where(is_redirect, target, rows)
+    for _ in range(MAX_REDIRECTS):
+        final = np.where(is_redirect[final] & ~is_dead[final], target[final], final)
+    leads_somewhere = ~is_redirect[final]
+    num_links = np.bincount(
+        final[leads_somewhere], weights=table["num_links"].to_numpy()[leads_somewhere], minlength=len(rows)
+    )
+    has_page = (page_ids >= 0) & ~is_redirect
+    articles = np.flatnonzero(has_page & ~is_disambiguation)
+    articles = articles[np.argsort(page_ids[articles], kind="stable")]
+    is_pageless = ~has_page & ~is_redirect & (num_links >= min_links_without_page) & (min_links_without_page > 0)
+    pageless = np.flatnonzero(is_pageless)
+    pageless = pageless[pc.sort_indices(table["title"].take(pa.array(pageless))).to_numpy()]
+    row_of_entity = np.concatenate([articles, pageless])
+    entity_of_row = np.full(len(rows), -1, dtype=np.int32)
+    entity_of_row[row_of_entity] = np.arange(len(row_of_entity), dtype=np.int32)
+    entity_of_row = np.where(leads_somewhere, entity_of_row[final], -1).astype(np.int32)
+    return Resolution(entity_of_row, row_of_entity, len(articles))
+
+
+def write_names(folder: Path, table: pa.Table, resolution: Resolution) -> None:
+    """The index of names, which counting needs, and the list of disambiguation pages."""
+    leads = np.flatnonzero(resolution.entity_of_row >= 0)
+    names = table.take(pa.array(leads))
+    write_hashed_strings(folder, "titles", names["hash"].to_numpy(), names["title"])
+    np.save(folder / "titles.entities.npy", resolution.entity_of_row[leads])
+    disambiguations = table.filter(pc.and_(table["is_disambiguation"], pc.equal(table["redirect"], _NO_REDIRECT)))
+    pq.write_table(disambiguations.select(["page_id", "title"]), folder / "disambiguations.parquet")
+
+
+def write_entities(
+    folder: Path,
+    table: pa.Table,
+    resolution: Resolution,
+    *,
+    num_links: npt.NDArray[np.int64],
+    num_words: npt.NDArray[np.int64],
+) -> None:
+    rows = table.take(pa.array(resolution.row_of_entity))
+    num_entities = len(resolution.row_of_entity)
+    redirects = (table["redirect"].to_numpy() > 0) & (resolution.entity_of_row >= 0)
+    entities = pa.table(
         {
-            "entity_id": pa.array(range(len(draft.titles)), pa.int32()),
-            "title": pa.array(draft.titles, pa.string()),
-            "page_id": pa.array(draft.page_ids, pa.int64()),
-            "num_links": pa.array(num_links, pa.int64()),
-            "num_words": pa.array(num_words, pa.int64()),
+            "entity_id": pa.array(np.arange(num_entities), pa.int32()),
+            "title": rows["title"],
+            "page_id": rows["page_id"],
+            "has_page": np.arange(num_entities) < resolution.num_pages,
+            "is_list": pc.match_substring_regex(
+                rows["title"], r"^(List of|Lists of|Liste |Liste$|Lista |Lijst van|Список )"
+            ),
+            "num_redirects": np.bincount(resolution.entity_of_row[redirects], minlength=num_entities),
+            "num_links": num_links,
+            "num_words": num_words,
         }
     )
-    pq.write_table(table, folder / "entities.parquet")
-    names = list(draft.title_to_id)
-    names = [names[row] for row in hash_order(names)]
-    write_strings(folder, "titles", names)
-    np.save(folder / "titles.entities.npy", np.array([draft.title_to_id[name] for name in names], dtype=np.int32))
+    pq.write_table(entities, folder / "entities.parquet")
 
 
 class Catalogue:

@@ -23,12 +23,22 @@ def hash_order(strings: Sequence[str]) -> npt.NDArray[np.int64]:
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
 
 
+def hashes_of(strings: Sequence[str]) -> npt.NDArray[np.uint64]:
+    return np.fromiter((hash64(string) for string in strings), dtype=np.uint64, count=len(strings))
+
+
 def write_strings(folder: Path, name: str, strings: Sequence[str]) -> None:
     """Write distinct strings, given in `hash_order`, as `name.hashes.npy` and `name.arrow`."""
-    hashes = np.fromiter((hash64(string) for string in strings), dtype=np.uint64, count=len(strings))
+    write_hashed_strings(folder, name, hashes_of(strings), pa.array(strings, type=pa.large_string()))
+
+
+def write_hashed_strings(
+    folder: Path, name: str, hashes: npt.NDArray[np.uint64], strings: pa.Array | pa.ChunkedArray
+) -> None:
     assert np.all(hashes[1:] >= hashes[:-1]), "strings must come in hash order"
     np.save(folder / f"{name}.hashes.npy", hashes)
-    table = pa.table({"string": pa.array(strings, type=pa.large_string())})
+    strings = strings.cast(pa.large_string())
+    table = pa.table({"string": strings.combine_chunks() if isinstance(strings, pa.ChunkedArray) else strings})
     with pa.OSFile(str(folder / f"{name}.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
 
@@ -39,7 +49,9 @@ class StringIndex:
     def __init__(self, folder: Path, name: str) -> None:
         self._hashes = np.load(folder / f"{name}.hashes.npy", mmap_mode="r", allow_pickle=False)
         source = pa.memory_map(str(folder / f"{name}.arrow"))
-        self._strings = pa.ipc.open_file(source).read_all().column("string").combine_chunks()
+        strings = pa.ipc.open_file(source).read_all().column("string")
+        # one chunk, as written: combine_chunks would copy it out of the memory map
+        self._strings = strings.chunk(0) if strings.num_chunks else pa.array([], pa.large_string())
 
     def __len__(self) -> int:
         return len(self._hashes)

@@ -1,15 +1,31 @@
-"""MediaWiki export XML -> raw pages, as a stream. Reads plain, `.bz2` (single and multistream) and `.gz` files."""
+"""MediaWiki export XML -> raw pages, in shards that workers read on their own.
+
+    multistream .bz2    cut at stream offsets, from the dump's index file or, without one, by looking for stream headers
+    plain XML           cut at byte offsets, each shard moving on to the next <page>
+    .gz, single .bz2    cannot be cut: one shard, read as a stream
+
+A damaged stretch (a broken bz2 stream, XML that does not parse) is recorded with its file and offset and skipped.
+"""
 
 import bz2
 import gzip
 import io
+import itertools
+import mmap
+import re
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError
+
+_STREAM_HEADER = re.compile(rb"BZh[1-9]1AY&SY")  # bz2 signature and the first block's magic number
+_PAGE = b"<page>"
+_READ_BYTES = 2**20
 
 
 class DumpError(DeepEdError):
@@ -24,66 +40,213 @@ class RawPage:
     redirect: str | None
 
 
+@dataclass(frozen=True)
+class SiteInfo:
+    """What a dump says about its wiki."""
+
+    language: str = "en"
+    namespaces: frozenset[str] = frozenset()
+    """Lower-cased names of all namespaces but the main one."""
+
+
+@dataclass(frozen=True)
+class DumpShard:
+    """A piece of a dump that one worker reads; `offsets` are where its bz2 streams or its byte range start and end."""
+
+    path: Path
+    kind: str
+    offsets: tuple[int, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        return self.offsets[-1] - self.offsets[0]
+
+
 @dataclass(slots=True)
 class DumpStats:
-    """Counts what a pass over a dump leaves out."""
+    """Counts what reading leaves out."""
 
     num_other_namespaces: int = 0
     untitled_page_ids: list[int] = field(default_factory=list)
+    damage: list[str] = field(default_factory=list)
 
 
-def open_dump(path: Path) -> io.BufferedIOBase:
-    """Open by content, not by file name."""
-    try:
-        with open(path, "rb") as handle:
-            magic = handle.read(3)
-    except OSError as error:
-        raise DumpError(f"Cannot read dump {path}: {error.strerror}.") from error
+# -- cutting
+
+
+def find_dumps(patterns: Sequence[str]) -> list[Path]:
+    """Files that match the given paths and globs, in order and without index files."""
+    found: list[Path] = []
+    for pattern in patterns:
+        path = Path(pattern)
+        root = Path(path.anchor) if path.is_absolute() else Path()
+        matches = (
+            [path] if path.exists() else sorted(root.glob(str(path.relative_to(path.anchor)))) if path.name else []
+        )
+        matches = [match for match in matches if not re.search(r"-index\d*\.txt", match.name)]
+        if not matches:
+            raise DumpError(f"Cannot read {pattern}: No such file or directory.")
+        found += matches
+    return list(dict.fromkeys(found))
+
+
+def cut_dump(path: Path, *, shard_bytes: int) -> list[DumpShard]:
+    """Shards of about `shard_bytes` of the file as it lies on disk, in file order."""
+    size = path.stat().st_size
+    magic = _head(path, 3)
     if magic == b"BZh":
-        return bz2.open(path)
+        offsets = _stream_offsets(path)
+        if len(offsets) > 1:
+            return [DumpShard(path, "streams", cut) for cut in _group([*offsets, size], shard_bytes)]
+        return [DumpShard(path, "bz2", (0, size))]
     if magic[:2] == b"\x1f\x8b":
-        return gzip.open(path)
-    return open(path, "rb")
+        return [DumpShard(path, "gz", (0, size))]
+    cuts = [*range(0, max(size, 1), shard_bytes), size]
+    return [DumpShard(path, "plain", (start, end)) for start, end in itertools.pairwise(cuts)]
+
+
+def _stream_offsets(path: Path) -> list[int]:
+    index = path.with_name(re.sub(r"\.xml(-p\d+p\d+)?\.bz2$", r"-index.txt\1.bz2", path.name))
+    if index != path and index.exists():
+        return sorted({0} | _index_offsets(index))
+    with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return [match.start() for match in _STREAM_HEADER.finditer(content)]
+
+
+def _index_offsets(index: Path) -> set[int]:
+    """Distinct offsets of an index file's lines `offset:page_id:title`."""
+    try:
+        with bz2.open(index) as lines:
+            return {int(line.partition(b":")[0]) for line in lines}
+    except (OSError, EOFError, ValueError) as error:
+        raise DumpError(f"{index} is not a multistream index ({error}). Fetch it again, or remove it.") from error
+
+
+def _group(offsets: Sequence[int], shard_bytes: int) -> Iterator[tuple[int, ...]]:
+    """Cut a rising list of offsets into runs that span about `shard_bytes` and share their borders."""
+    start = 0
+    for end in range(1, len(offsets)):
+        if offsets[end] - offsets[start] >= shard_bytes or end == len(offsets) - 1:
+            yield tuple(offsets[start : end + 1])
+            start = end
+
+
+# -- reading
+
+
+def read_siteinfo(path: Path) -> SiteInfo:
+    """Language and namespaces from the head of a dump; also the check that it is one."""
+    openers: dict[bytes, Callable[..., IO[bytes]]] = {b"BZ": bz2.open, b"\x1f\x8b": gzip.open}  # type: ignore[dict-item]
+    try:
+        with openers.get(_head(path, 2), open)(path, "rb") as source:
+            head = source.read(2**16)
+    except (OSError, EOFError) as error:
+        raise DumpError(f"{path} ends early or is damaged at its start: {error}. Fetch the dump again.") from error
+    root = re.search(rb"<([A-Za-z_][\w.-]*)[^>]*>", head.replace(b"<?xml", b"", 1))
+    if root is None or root.group(1) != b"mediawiki":
+        found = f"its root is <{root.group(1).decode('ascii', 'replace')}>" if root else f"it starts with {head[:20]!r}"
+        raise DumpError(f"{path} is not a MediaWiki dump: {found}, expected <mediawiki>.")
+    language = re.search(rb'xml:lang="([^"]+)"', root.group(0))
+    names = re.findall(rb'<namespace key="-?[1-9]\d*"[^>]*>([^<]+)</namespace>', head)
+    return SiteInfo(
+        language.group(1).decode() if language else "en", frozenset(name.decode().lower() for name in names)
+    )
+
+
+def read_shard(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
+    """The titled namespace-0 pages of a shard, in file order."""
+    if shard.kind in ("streams", "plain"):
+        chunks = _streams(shard, stats) if shard.kind == "streams" else _plain_range(shard)
+        for offset, xml in chunks:
+            yield from _pages_of_chunk(shard.path, offset, xml, stats)
+    else:
+        yield from _pages_of_stream(shard, stats)
 
 
 def read_dump(path: Path, stats: DumpStats) -> Iterator[RawPage]:
-    """Every titled namespace-0 page of the dump, in file order."""
-    root: ElementTree.Element | None = None
+    """All pages of a file, one shard after the other."""
+    read_siteinfo(path)
+    for shard in cut_dump(path, shard_bytes=16 * 2**20):
+        yield from read_shard(shard, stats)
+
+
+def _streams(shard: DumpShard, stats: DumpStats) -> Iterator[tuple[int, bytes]]:
+    with open(shard.path, "rb") as source:
+        for start, end in zip(shard.offsets, shard.offsets[1:], strict=False):
+            source.seek(start)
+            try:
+                yield start, bz2.decompress(source.read(end - start))
+            except (OSError, EOFError, ValueError) as error:
+                stats.damage.append(f"{shard.path.name} at byte {start:,}: {error}")
+
+
+def _plain_range(shard: DumpShard) -> Iterator[tuple[int, bytes]]:
+    """The pages that begin within the range, however far beyond it the last one ends."""
+    start, end = shard.offsets
+    with open(shard.path, "rb") as source:
+        source.seek(start)
+        # a page mark that straddles the border begins before it, and so belongs to the shard before
+        content = source.read(end - start + len(_PAGE) - 1)
+        first = content.find(_PAGE)
+        if first < 0 or first >= end - start:
+            return
+        while content.find(_PAGE, end - start) < 0 and (more := source.read(_READ_BYTES)):
+            content += more
+    following = content.find(_PAGE, end - start)
+    yield start + first, content[first : following if following >= 0 else None]
+
+
+def _pages_of_chunk(path: Path, offset: int, xml: bytes, stats: DumpStats) -> Iterator[RawPage]:
+    first, last = xml.find(_PAGE), xml.rfind(b"</page>")
+    if first < 0:
+        return  # header or footer
+    if last < first:
+        stats.damage.append(f"{path.name} at byte {offset:,}: a page without an end")
+        return
+    try:
+        root = ElementTree.fromstring(b"<pages>" + xml[first : last + len(b"</page>")] + b"</pages>")
+    except ElementTree.ParseError as error:
+        stats.damage.append(f"{path.name} at byte {offset:,}: {error}")
+        return
+    if _PAGE in xml[last:]:
+        stats.damage.append(f"{path.name} at byte {offset + last:,}: a page without an end")
+    for element in root:
+        page = _page(element, stats)
+        if page:
+            yield page
+
+
+def _pages_of_stream(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
+    """Pages of a file that cannot be cut, as they come; what follows a damaged place is lost."""
+    parser: Any = ElementTree.XMLPullParser(events=("start", "end"))
+    opener = bz2.open if shard.kind == "bz2" else gzip.open
     num_pages = 0
-    with open_dump(path) as source:
-        try:
-            for event, element in ElementTree.iterparse(source, events=("start", "end")):
-                if root is None:
-                    root = element
-                    if _local_name(element) != "mediawiki":
-                        raise DumpError(
-                            f"{path} is not a MediaWiki dump: its root is <{_local_name(element)}>, expected <mediawiki>."
-                        )
-                elif event == "end" and _local_name(element) == "page":
-                    num_pages += 1
-                    page = _page(element, stats)
-                    if page:
-                        yield page
-                    root.clear()  # else the tree of the whole dump stays in memory
-        except ElementTree.ParseError as error:
-            raise DumpError(
-                f"{path} is not well-formed XML after {num_pages:,} pages: {error}. Is it a complete MediaWiki dump?"
-            ) from error
-        except (EOFError, OSError) as error:
-            raise DumpError(
-                f"{path} ends early or is damaged after {num_pages:,} pages: {error}. Fetch the dump again."
-            ) from error
-    if num_pages == 0:
-        raise DumpError(f"{path} contains no pages.")
+    root: ElementTree.Element | None = None
+    try:
+        with opener(shard.path, "rb") as source:
+            while block := source.read(_READ_BYTES):
+                parser.feed(block)
+                for event, element in parser.read_events():
+                    root = element if root is None else root
+                    if event == "end" and _local_name(element) == "page":
+                        num_pages += 1
+                        page = _page(element, stats)
+                        root.clear()  # else the tree of the whole dump stays in memory
+                        if page:
+                            yield page
+        parser.close()
+    except (OSError, EOFError, zlib.error, ElementTree.ParseError) as error:
+        stats.damage.append(f"{shard.path.name} after {num_pages:,} pages: {error}")
 
 
 def _page(element: ElementTree.Element, stats: DumpStats) -> RawPage | None:
     fields = {_local_name(child): child for child in element}
-    page_id = int(_text(fields.get("id")) or -1)
-    title = normalize_title(_text(fields.get("title")))
+    number = _text(fields.get("id"))
+    page_id = int(number) if number.isdigit() else -1
     if _text(fields.get("ns")) not in ("", "0"):
         stats.num_other_namespaces += 1
         return None
+    title = normalize_title(_text(fields.get("title")))
     if not title:
         stats.untitled_page_ids.append(page_id)
         return None
@@ -102,3 +265,11 @@ def _local_name(element: ElementTree.Element) -> str:
 
 def _text(element: ElementTree.Element | None) -> str:
     return (element.text or "").strip() if element is not None else ""
+
+
+def _head(path: Path, count: int) -> bytes:
+    try:
+        with io.FileIO(path) as handle:
+            return handle.read(count) or b""
+    except OSError as error:
+        raise DumpError(f"Cannot read dump {path}: {error.strerror}.") from error

@@ -9,17 +9,13 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from deeped_ray.corpus.wikidump import RawPage
-from deeped_ray.text import normalize_title
+from deeped_ray.corpus.wikidump import RawPage, SiteInfo
+from deeped_ray.text import bare_title, normalize_title
 from deeped_ray.types import Link, Page
 
-_HIDDEN = ("ref", "math", "gallery", "timeline", "syntaxhighlight", "source", "score", "imagemap")
-_NOISE = re.compile(
-    r"<!--.*?(?:-->|\Z)"
-    rf"|<(?:{'|'.join(_HIDDEN)})\b[^<>]*/>"
-    rf"|<({'|'.join(_HIDDEN)})\b[^<>]*>.*?</\1\s*>",
-    re.DOTALL | re.IGNORECASE,
-)
+_HIDDEN = ("ref", "math", "gallery", "timeline", "syntaxhighlight", "source", "score", "imagemap", "chem", "graph")
+_OPENING = re.compile(rf"<!--|<(nowiki|{'|'.join(_HIDDEN)})\b([^<>]*)>", re.IGNORECASE)
+_CLOSING = {tag: re.compile(rf"</{tag}\s*>", re.IGNORECASE) for tag in (*_HIDDEN, "nowiki")}
 _TOKEN = re.compile(
     r"\{\{|\}\}|\{\||\|\}|\[\[|\]\]|\]|\|"
     r"|'{2,5}"
@@ -28,44 +24,71 @@ _TOKEN = re.compile(
     r"|^=+|=+[ \t]*$|^[*#:;]+|^----+|__[A-Z]+__",
     re.MULTILINE,
 )
-_REDIRECT = re.compile(r"\s*#\w+\s*:?\s*\[\[([^\[\]|#]+)", re.IGNORECASE)
-_DISAMBIGUATION = re.compile(
-    r"__DISAMBIG__|\{\{\s*(?:[\w ]+[ -])?(?:disambig|disambiguation|dab|hndis|geodis|surname)\b[^{}]*\}\}",
-    re.IGNORECASE,
-)
+_REDIRECT = re.compile(r"\s*#[^\s\[\]]+\s*:?\s*\[\[([^\[\]|#]+)")
+_TEMPLATE_NAME = re.compile(r"\{\{\s*([^{}|\n]{1,60})")
+_MAX_NESTING = 20
 _LINK_TRAIL = re.compile(r"[^\W\d_]+")
-_NAMESPACE = re.compile(r"\s*:?\s*([^\[\]|:#]{2,}?)\s*:\s*\S")
-_DROPPED_NAMESPACES = {
+_NAMESPACE = re.compile(r"\s*:?\s*([^\[\]|:#]{1,60}?)\s*:\s*\S")
+# Links to sister projects show their text in the article, unlike those to other namespaces.
+_SHOWN_PREFIXES = (
     *(
-        "category",
-        "file",
-        "image",
-        "media",
-        "template",
-        "help",
-        "portal",
-        "wikipedia",
-        "user",
-        "talk",
-        "special",
-        "draft",
-    ),
-    *(
-        "module",
-        "mediawiki",
         "wikt",
         "wiktionary",
         "commons",
         "wikisource",
         "wikiquote",
+        "wikinews",
+        "wikibooks",
+        "wikiversity",
+        "wikivoyage",
         "wikidata",
-        "s",
-        "c",
-        "d",
-        "q",
     ),
+    *("wikispecies", "species", "meta", "s", "c", "d", "q", "b", "n", "v", "m", "mw", "doi"),
+)
+# English names work in every wiki; `image` is what File was called before 2009. The dump's own names are added to these.
+_OTHER_PREFIXES = {
+    *("category", "file", "image", "media", "template", "help", "portal", "wikipedia", "project", "user", "talk"),
+    *("special", "draft", "module", "mediawiki", "timedtext", "book", *_SHOWN_PREFIXES),
 }
-_PARENTHESIS = re.compile(r"\s*\([^()]*\)$|,[^,]*$")
+# codes of the larger editions; a title such as `CSI: Miami` must not be taken for one
+_LANGUAGE = re.compile(
+    "a[bfkmnrstyz]|b[aeghimnorsx]|c[aehkorsuvy]|d[aev]|e[elnostu]|f[afijory]|g[adlnuv]|h[aeiorturyz]|i[adegikostu]|j[av]"
+    "|k[agiklmnorsuvwy]|l[abgintov]|m[ghiklnrsty]|n[aelnoryv]|o[cmrs]|p[ailst]|qu|r[mnouw]|s[acdegiklmnoqrstuvw]|t[aeghiklnorstwy]"
+    "|u[gkrz]|v[eio]|w[ao]|xh|y[io]|z[ahu]|als|arz|ast|azb|ceb|ckb|hak|ilo|lmo|min|nap|nds|pms|scn|sco|szl|vec|war|wuu|yue|simple"
+    r"|zh-[a-z-]+|bat-smg|be-x-old|cbk-zam|fiu-vro|map-bms|nds-nl|roa-[a-z]+"
+)
+# What the larger editions call their disambiguation templates and mark in titles; checked against the start of the name.
+_DISAMBIGUATION = (
+    *("disambig", "disamb", "dab", "hndis", "geodis", "surname", "given name", "numberdis", "set index", "sia"),
+    *(
+        "begriffsklärung",
+        "homonym",
+        "desambig",
+        "disambigua",
+        "dp",
+        "ujednoznacznienie",
+        "неоднозначност",
+        "неоднозначно",
+    ),
+    *(
+        "förgrening",
+        "gren",
+        "rozcestník",
+        "曖昧さ回避",
+        "aimai",
+        "消歧义",
+        "消歧義",
+        "동음이의",
+        "توضيح",
+        "anlam ayrımı",
+        "egyért",
+    ),
+)
+_DISAMBIGUATION_SUFFIX = re.compile(
+    r"\((?:disambiguation|begriffsklärung|homonymie|desambiguación|desambiguação|disambigua|doorverwijspagina"
+    r"|ujednoznacznienie|значения|olika betydelser|曖昧さ回避|消歧义|消歧義|동음이의)\)$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(slots=True)
@@ -95,7 +118,7 @@ class _Frame:
         return "".join(self.pieces)
 
 
-def parse_page(raw: RawPage) -> Page:
+def parse_page(raw: RawPage, site: SiteInfo = SiteInfo()) -> Page:  # noqa: B008 - frozen
     """A redirect, or a page with its plain text and hyperlinks; links to the page itself are dropped."""
     redirect = raw.redirect
     if redirect is None and raw.wikitext[:20].lstrip().startswith("#"):
@@ -103,14 +126,27 @@ def parse_page(raw: RawPage) -> Page:
         redirect = normalize_title(match.group(1)) if match else None
     if redirect is not None:
         return Page(raw.page_id, raw.title, "", redirect=redirect)
-    is_disambiguation = bool(_DISAMBIGUATION.search(raw.wikitext)) or raw.title.endswith("(disambiguation)")
-    text, links = parse_wikitext(raw.wikitext)
+    text, links = parse_wikitext(raw.wikitext, site.namespaces)
     links = [link for link in links if link.target != raw.title]
-    return Page(raw.page_id, raw.title, text, tuple(links), is_disambiguation=is_disambiguation)
+    return Page(raw.page_id, raw.title, text, tuple(links), is_disambiguation=is_disambiguation(raw))
 
 
-def parse_wikitext(wikitext: str) -> tuple[str, list[Link]]:
-    wikitext = _NOISE.sub("", wikitext)
+def is_disambiguation(raw: RawPage) -> bool:
+    """By title suffix, magic word or template, in the forms the larger language editions use."""
+    if _DISAMBIGUATION_SUFFIX.search(raw.title) or "__DISAMBIG__" in raw.wikitext:
+        return True
+    for match in _TEMPLATE_NAME.finditer(raw.wikitext):
+        name = match.group(1).strip().lower().replace("_", " ")
+        if name.endswith((" needed", "-inline")) or name.startswith(("infobox", "cite", "for ", "about")):
+            continue
+        if name.startswith(_DISAMBIGUATION) or name.endswith(("disambiguation", "disambig")):
+            return True
+    return False
+
+
+def parse_wikitext(wikitext: str, namespaces: frozenset[str] = frozenset()) -> tuple[str, list[Link]]:
+    """Plain text and its links; `namespaces` are the wiki's own names for all but the main one."""
+    wikitext = _without_hidden(wikitext)
     stack = [_Frame("")]
     hidden = 0  # how many templates and tables are open: text inside them is dropped when they close
     position = 0
@@ -120,11 +156,13 @@ def parse_wikitext(wikitext: str) -> tuple[str, list[Link]]:
         stack[-1].add(html.unescape(wikitext[position : match.start()]))
         position = match.end()
         token = match.group()
-        if token in ("[[", "{{", "{|"):
+        if token == "[[" and len(stack) > _MAX_NESTING and stack[-1].opening == "[[":
+            stack[-1].add(token)  # no page nests links this deep; each level copies the text below it
+        elif token in ("[[", "{{", "{|"):
             stack.append(_Frame(token))
             hidden += token != "[["
         elif token == "]]" and stack[-1].opening == "[[":
-            position = _close_link(stack, wikitext, position)
+            position = _close_link(stack, wikitext, position, namespaces)
         elif token in ("}}", "|}") and hidden:
             while stack[-1].opening[0] == "[":  # a link left open inside a template goes with it
                 stack.pop()
@@ -139,7 +177,7 @@ def parse_wikitext(wikitext: str) -> tuple[str, list[Link]]:
             stack[-1].append(external, literally=False)
         elif token[0] in "]}|":
             stack[-1].add(token)
-        elif token.startswith("<br"):
+        elif token[:3].lower() == "<br":
             stack[-1].add("\n")
     stack[-1].add(html.unescape(wikitext[position:]))
     root = stack[0]
@@ -148,29 +186,75 @@ def parse_wikitext(wikitext: str) -> tuple[str, list[Link]]:
     return root.text(), root.links
 
 
-def _close_link(stack: list[_Frame], wikitext: str, position: int) -> int:
+def _without_hidden(wikitext: str) -> str:
+    """Drop comments and elements that hold no prose; protect the markup inside <nowiki>. Linear, whatever is unclosed."""
+    pieces, position = [], 0
+    unclosed: set[str] = set()
+    for match in _OPENING.finditer(wikitext):
+        if match.start() < position:
+            continue
+        tag = (match.group(1) or "").lower()
+        if not tag:
+            end = wikitext.find("-->", match.end())
+            content, after = "", len(wikitext) if end < 0 else end + len("-->")
+        elif match.group(2).endswith("/"):
+            content, after = "", match.end()
+        elif tag in unclosed or not (closing := _CLOSING[tag].search(wikitext, match.end())):
+            unclosed.add(tag)  # then no later one is closed either, and need not be looked for
+            continue
+        else:
+            content = _escape(wikitext[match.end() : closing.start()]) if tag == "nowiki" else ""
+            after = closing.end()
+        pieces += [wikitext[position : match.start()], content]
+        position = after
+    return "".join([*pieces, wikitext[position:]])
+
+
+def _escape(text: str) -> str:
+    """Write markup characters as entities, which are resolved again when the text comes out."""
+    return re.sub(r"[\[\]{}|'<>=*#:;_-]", lambda match: f"&#{ord(match.group())};", text)
+
+
+def _close_link(stack: list[_Frame], wikitext: str, position: int, namespaces: frozenset[str]) -> int:
     """Pop a finished [[...]], put its visible text and itself into the frame below; returns where its trail ends."""
     frame, parent = stack.pop(), stack[-1]
     content = frame.text()
     target_text = content[: frame.bars[0]] if frame.bars else content
-    namespace = _NAMESPACE.match(target_text)
-    if namespace and _is_dropped(namespace.group(1)):
+    match = _NAMESPACE.match(target_text)
+    prefix = match.group(1).strip().lower().replace("_", " ") if match else ""
+    is_shown = target_text.lstrip().startswith(":") or prefix in _SHOWN_PREFIXES
+    if prefix and not is_shown and _is_hidden(prefix, namespaces):
+        if frame.links and frame.bars:  # a picture whose caption has links: the caption is prose
+            _add_caption(frame, parent)
         return position
-    anchor_start = frame.bars[0] if frame.bars else 0
-    anchor = content[anchor_start:]
+    anchor = content[frame.bars[0] :] if frame.bars else content
     if frame.bars and not anchor:  # the pipe trick: [[Apple (fruit)|]] shows "Apple"
-        anchor = _PARENTHESIS.sub("", target_text)
+        anchor = bare_title(target_text)
+    anchor = anchor.rpartition("|")[2] if len(frame.bars) > 1 else anchor
     trail = _LINK_TRAIL.match(wikitext, position)
     start = parent.length
     parent.add(anchor + (trail.group() if trail else ""))
     target = normalize_title(unquote(target_text.partition("#")[0].lstrip(":")))
-    if target and anchor.strip():
+    if target and anchor.strip() and not (prefix and _is_hidden(prefix, namespaces)):
         parent.links.append(Link(start, parent.length, target))
     return trail.end() if trail else position
 
 
-def _is_dropped(namespace: str) -> bool:
-    name = namespace.strip().lower()
-    # interwiki prefixes are language codes: two or three letters, or longer with a hyphen (zh-yue)
-    is_language = name.isascii() and name.isalpha() and len(name) in (2, 3)
-    return name in _DROPPED_NAMESPACES or name.endswith(" talk") or is_language
+def _add_caption(frame: _Frame, parent: _Frame) -> None:
+    caption_start = frame.bars[-1]
+    parent.add("\n")
+    shift = parent.length - caption_start
+    parent.links.extend(
+        Link(link.start + shift, link.end + shift, link.target) for link in frame.links if link.start >= caption_start
+    )
+    parent.add(frame.text()[caption_start:] + "\n")
+
+
+def _is_hidden(prefix: str, namespaces: frozenset[str]) -> bool:
+    """Whether a link with this prefix leads out of the main namespace, or to another wiki."""
+    return (
+        prefix in _OTHER_PREFIXES
+        or prefix in namespaces
+        or prefix.endswith(" talk")
+        or bool(_LANGUAGE.fullmatch(prefix))
+    )

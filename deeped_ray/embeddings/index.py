@@ -30,10 +30,10 @@ class Neighbor(NamedTuple):
 def build_index(kb: KnowledgeBase, config: IndexConfig) -> dict[str, Any]:
     """Make the index part unless it is there already; returns its size."""
     if not kb.is_current("index", config=config, parents=["vectors"]):
-        vectors = kb.open("vectors").array("vectors")
-        index = faiss.IndexFlatIP(vectors.shape[1])
-        index.add(np.ascontiguousarray(vectors, dtype=np.float32))
         with kb.write("index", config=config, parents=["vectors"]) as folder:
+            vectors = kb.open("vectors").array("vectors")
+            index = faiss.IndexFlatIP(vectors.shape[1])
+            index.add(np.ascontiguousarray(vectors, dtype=np.float32))
             faiss.write_index(index, str(folder / _FILE))
     part = kb.open("index")
     return {"entities": EntityIndex(part).num_entities, "bytes": (part.path / _FILE).stat().st_size}
@@ -52,7 +52,7 @@ class EntityIndex:
     def neighbors(self, vector: npt.NDArray[np.float32], *, count: int) -> list[Neighbor]:
         """The entities with the largest inner product with a vector, nearest first."""
         query = np.ascontiguousarray(vector, dtype=np.float32)[None]
-        similarities, entity_ids = self._index.search(query, min(count, self.num_entities))
+        similarities, entity_ids = self._index.search(query, max(0, min(count, self.num_entities)))
         return [
             Neighbor(int(entity_id), float(similarity))
             for entity_id, similarity in zip(entity_ids[0], similarities[0], strict=True)

@@ -1,14 +1,14 @@
 """Entity vectors by sharded Ray tasks: every entity is its own small problem (section 3).
 
 Reads the parts `corpus` and `words`, writes `vectors`: `vectors.npy` [E, d], `evidence.npy` [E], `losses.npy` [E, 2].
-A finished shard is a file under STORAGE_PATH/RUN_NAME, written whole or not at all; the same command after a kill takes
+A finished shard is a file in the run's folder, written whole or not at all; the same command after a kill takes
 up the shards that are there. An entity's result depends on its own words and seed only, not on its shard.
 """
 
-import hashlib
-import json
 import os
 import shutil
+import uuid
+import warnings
 import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from deeped_ray.artifacts import KnowledgeBase, Part
+from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, Part, ResumeConfig
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS, WordCounts
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.embeddings import objective
@@ -64,6 +64,10 @@ class ShardConfig:
     shard_entities: Annotated[int, "entities per Ray task"] = 500
     block_entities: Annotated[int, "entities optimised side by side within a task"] = 32
 
+    def __post_init__(self) -> None:
+        if min(self.shard_entities, self.block_entities) < 1:
+            raise DeepEdError("--shard-entities and --block-entities must be at least 1.")
+
 
 class ShardResult(NamedTuple):
     vectors: npt.NDArray[np.float32]
@@ -72,22 +76,15 @@ class ShardResult(NamedTuple):
 
 
 def embed_entities(
-    kb: KnowledgeBase,
-    config: EmbeddingConfig,
-    sharding: ShardConfig,
-    *,
-    storage_path: Path | None = None,
-    run_name: str | None = None,
+    kb: KnowledgeBase, config: EmbeddingConfig, sharding: ShardConfig, resume: ResumeConfig = NEW_RUN
 ) -> dict[str, Any]:
     """Make the vectors part unless it is there already; returns counts and losses."""
     parents = ["corpus", "words"]
     if not kb.is_current("vectors", config=config, parents=parents):
-        key = _run_key(kb, config, sharding)
-        run = (storage_path or kb.root / "runs").absolute() / (run_name or f"embed-{key}")
-        run.mkdir(parents=True, exist_ok=True)
-        shards = _train_shards(kb, config, sharding, run, key)
         with kb.write("vectors", config=config, parents=parents) as folder:
-            results = [_read_shard(path) for path in shards]
+            parent_ids = [kb.open(parent).id for parent in parents]
+            run = resume.folder(kb, "embed", [parent_ids, asdict(config), sharding.shard_entities])
+            results = [_read_shard(path) for path in _train_shards(kb, config, sharding, run)]
             for name, arrays in zip(ShardResult._fields, zip(*results, strict=True), strict=True):
                 np.save(folder / f"{name}.npy", np.concatenate(arrays))
         shutil.rmtree(run)
@@ -101,12 +98,12 @@ def embed_entities(
     }
 
 
-def _train_shards(kb: KnowledgeBase, config: EmbeddingConfig, sharding: ShardConfig, run: Path, key: str) -> list[Path]:
+def _train_shards(kb: KnowledgeBase, config: EmbeddingConfig, sharding: ShardConfig, run: Path) -> list[Path]:
     corpus, words = kb.open("corpus"), Words(kb.open("words"))
     num_entities = len(Catalogue(corpus))
     bounds = list(range(0, num_entities, sharding.shard_entities))
     shards = {
-        run / f"{key}-{start:09d}.npz": range(start, min(start + sharding.shard_entities, num_entities))
+        run / f"entities-{start:09d}.npz": range(start, min(start + sharding.shard_entities, num_entities))
         for start in bounds
     }
     progress = Progress("embed", "entities", num_entities)
@@ -114,8 +111,17 @@ def _train_shards(kb: KnowledgeBase, config: EmbeddingConfig, sharding: ShardCon
     progress.skip(num_entities - sum(map(len, todo.values())))
     word_rows = words.rows_of_corpus_ids(len(corpus.array("vocabulary.counts")))
     noise = objective.noise_cdf(words.counts, alpha=config.alpha)
-    vectors = np.asarray(words.vectors)
-    tasks = spread(_embed_shard, todo.items(), kb.root, vectors, word_rows, noise, config, sharding.block_entities)
+    tasks = spread(
+        _embed_shard,
+        todo.items(),
+        corpus,
+        np.asarray(words.vectors),
+        kb.open("words"),
+        word_rows,
+        noise,
+        config,
+        sharding.block_entities,
+    )
     for (_, entities), loss in tasks:
         progress.advance(len(entities), note=f"loss {loss:.4f}")
     return list(shards)
@@ -123,8 +129,9 @@ def _train_shards(kb: KnowledgeBase, config: EmbeddingConfig, sharding: ShardCon
 
 def _embed_shard(
     shard: tuple[Path, range],
-    kb_root: Path,
+    corpus: Part,
     word_vectors: npt.NDArray[np.float32],
+    words: Part,
     word_rows: npt.NDArray[np.int32],
     noise: npt.NDArray[np.float64],
     config: EmbeddingConfig,
@@ -132,10 +139,10 @@ def _embed_shard(
 ) -> float:
     """Task: optimise a range of entities and write them to one file; returns the mean final loss."""
     path, entities = shard
-    kb = KnowledgeBase(kb_root)
-    corpus, words = kb.open("corpus"), Words(kb.open("words"))
-    sources = EntityWords(corpus, words, word_rows)
-    tensor = torch.from_numpy(word_vectors.copy() if not word_vectors.flags.writeable else word_vectors)
+    sources = EntityWords(corpus, Words(words), word_rows)
+    with warnings.catch_warnings():  # the object store's arrays are read-only, and nothing here writes to them
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        tensor = torch.from_numpy(word_vectors)
     blocks = [entities[start : start + block_entities] for start in range(0, len(entities), block_entities)]
     results = [embed_block(block, sources, tensor, noise, config) for block in blocks]
     result = ShardResult(*(np.concatenate(arrays) for arrays in zip(*results, strict=True)))
@@ -265,14 +272,8 @@ def _loss(
 # -- shard files
 
 
-def _run_key(kb: KnowledgeBase, config: EmbeddingConfig, sharding: ShardConfig) -> str:
-    """Names everything a shard's content depends on, so that no run takes up shards of another."""
-    identity = [kb.open("corpus").id, kb.open("words").id, asdict(config), sharding.shard_entities]
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
-
-
 def _write_shard(path: Path, result: ShardResult) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     with open(temporary, "wb") as handle:
         np.savez(handle, **result._asdict())
         handle.flush()
@@ -281,7 +282,7 @@ def _write_shard(path: Path, result: ShardResult) -> None:
 
 
 def _read_shard(path: Path) -> ShardResult:
-    with np.load(path, allow_pickle=False) as arrays:
+    with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as arrays:
         return ShardResult(**{name: arrays[name] for name in ShardResult._fields})
 
 

@@ -6,6 +6,7 @@ The `words` part holds the vocabulary words that have a vector, in hash order: `
 
 import gzip
 import io
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -70,12 +71,12 @@ def read_vectors(path: Path) -> Iterator[tuple[str, Vectors]]:
                 raise DeepEdError(
                     f"{path} is neither a word2vec nor a GloVe file: its first line is {first_line[:60]!r}."
                 )
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DeepEdError(f"Cannot read word vectors {path}: {error}.") from error
 
 
 def _is_text_row(line: bytes, dimension: int) -> bool:
-    cells = line.rsplit(b" ", dimension)
+    cells = line.rstrip().rsplit(b" ", dimension)
     try:
         return dimension > 0 and len(cells) == dimension + 1 and all(np.isfinite(float(cell)) for cell in cells[1:])
     except ValueError:

@@ -1,6 +1,7 @@
 """Annotated documents in the AIDA-YAGO2 TSV layout: `-DOCSTART-`, one token a line, mentions in columns 2 to 6."""
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
@@ -110,5 +111,5 @@ def _lines(path: Path) -> Iterator[str]:
         with gzip.open(path, "rt", encoding="utf-8") if is_gzip else open(path, encoding="utf-8") as handle:
             for line in handle:
                 yield line.rstrip("\r\n")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise DeepEdError(f"Cannot read {path}: {error}.") from error

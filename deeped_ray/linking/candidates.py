@@ -26,6 +26,8 @@ class CandidateConfig:
     def __post_init__(self) -> None:
         if self.context_words < 2 or self.num_candidates < 1 or min(self.kept_by_prior, self.kept_by_context) < 0:
             raise DeepEdError("--context-words must be at least 2 and at least one candidate must be kept.")
+        if self.first_candidates < self.num_candidates:
+            raise DeepEdError("--first-candidates must be at least --kept-by-prior plus --kept-by-context.")
 
     @property
     def num_candidates(self) -> int:

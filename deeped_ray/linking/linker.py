@@ -68,7 +68,7 @@ class Linker:
         path = part.path / f"{kind}.safetensors"
         if not path.exists():
             raise ArtifactError(
-                f"The linker part of {kb.root} has no {kind} model. Run jobs/train_linker.py --kb {kb.root} --model {kind} again."
+                f"The linker part of {kb.root} has no {kind} model. Run jobs/train_linker.py --kb {kb.root} --model both."
             )
         model = load_model(path, kind, ModelConfig(**part.config["model"]), dimension=inputs.words.vectors.shape[1])
         return cls(inputs, model, margin=part.config["training"]["margin"])
@@ -82,25 +82,20 @@ class Linker:
     @torch.inference_mode()
     def link_batch(self, documents: Sequence[Document]) -> list[list[Prediction]]:
         """Answers for all mentions of all documents."""
-        encoded = [self.inputs.encode(document) for document in documents]
+        return [self._link_document(document) for document in documents]
+
+    def _link_document(self, document: Document) -> list[Prediction]:
+        encoded = self.inputs.encode(document)
         if self.model is None:
-            return [
-                [self._by_prior(d, m, e) for m, e in zip(d.mentions, es, strict=True)]
-                for d, es in zip(documents, encoded, strict=True)
-            ]
-        runs = [
-            (b, start) for b, mentions in enumerate(encoded) for start in range(0, len(mentions), MAX_JOINT_MENTIONS)
-        ]
-        answers: list[list[Prediction]] = [[] for _ in documents]
-        for b, start in runs:
-            part = encoded[b][start : start + MAX_JOINT_MENTIONS]
-            scores = self.model(collate([part], self.inputs.words.vectors, self.inputs.entity_vectors))
-            mentions = documents[b].mentions[start : start + MAX_JOINT_MENTIONS]
-            answers[b] += [
-                self._explain(documents[b], m, e, scores, i)
-                for i, (m, e) in enumerate(zip(mentions, part, strict=True))
-            ]
-        return answers
+            return [self._by_prior(document, m, e) for m, e in zip(document.mentions, encoded, strict=True)]
+        answers: dict[int, Prediction] = {}
+        for run in joint_runs(document.mentions):
+            scores = self.model(
+                collate([[encoded[i] for i in run]], self.inputs.words.vectors, self.inputs.entity_vectors)
+            )
+            for row, i in enumerate(run):
+                answers[i] = self._explain(document, document.mentions[i], encoded[i], scores, row)
+        return [answers[i] for i in range(len(encoded))]
 
     def _by_prior(self, document: Document, mention: Mention, encoded: EncodedMention) -> Prediction:
         candidates = [
@@ -155,6 +150,12 @@ class Linker:
                 weights[word_id] = weights.get(word_id, 0.0) + weight
         ranked = sorted(weights.items(), key=lambda item: (-item[1], item[0]))
         return tuple((self.inputs.words[word_id], weight) for word_id, weight in ranked)
+
+
+def joint_runs(mentions: Sequence[Mention]) -> list[list[int]]:
+    """Positions of mentions, in text order, in runs that are linked jointly."""
+    order = sorted(range(len(mentions)), key=lambda i: mentions[i].start)
+    return [order[start : start + MAX_JOINT_MENTIONS] for start in range(0, len(order), MAX_JOINT_MENTIONS)]
 
 
 def load_model(path: Path, kind: ModelKind, config: ModelConfig, *, dimension: int) -> LinkerModel:

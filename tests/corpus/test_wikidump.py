@@ -4,7 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from deeped_ray.corpus.wikidump import DumpError, DumpStats, RawPage, read_dump
+from deeped_ray.corpus.wikidump import (
+    DumpError,
+    DumpStats,
+    RawPage,
+    SiteInfo,
+    cut_dump,
+    find_dumps,
+    read_dump,
+    read_shard,
+    read_siteinfo,
+)
 from tests.conftest import page_xml, write_dump
 
 PAGES = page_xml("apple_pie", "An [[Apple]] &amp;amp; more", page_id=5) + page_xml(
@@ -42,7 +52,7 @@ def test_other_namespaces_and_untitled_pages_are_counted_and_left_out(tmp_path: 
     extra = page_xml("Talk:Apple", "x", ns=1) + page_xml("", "no name", page_id=77)
     pages = list(read_dump(write_dump(tmp_path / "dump.xml", PAGES + extra), stats))
     assert [page.page_id for page in pages] == [5, 6]
-    assert stats == DumpStats(num_other_namespaces=1, untitled_page_ids=[77])
+    assert stats == DumpStats(num_other_namespaces=1, untitled_page_ids=[77], damage=[])
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -51,8 +61,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [("plain text", "not well-formed XML"), ("<html></html>", "root is <html>"), ("", "not well-formed")],
+    ("content", "message"), [("plain text", "starts with"), ("<html></html>", "root is <html>"), ("", "starts with")]
 )
 def test_a_file_that_is_no_dump_is_refused(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "dump.xml"
@@ -61,14 +70,48 @@ def test_a_file_that_is_no_dump_is_refused(tmp_path: Path, content: str, message
         read(path)
 
 
-def test_a_dump_without_pages_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DumpError, match="contains no pages"):
-        read(write_dump(tmp_path / "dump.xml", ""))
+def test_a_truncated_bz2_gives_what_came_before_and_says_so(tmp_path: Path) -> None:
+    many = "".join(page_xml(f"Page {number}", f"{hash(str(number))} " * 300, page_id=number) for number in range(900))
+    packed = bz2.compress(write_dump(tmp_path / "dump.xml", many).read_bytes())
+    (tmp_path / "dump.bz2").write_bytes(packed[: len(packed) // 2])
+    stats = DumpStats()
+    pages = list(read_dump(tmp_path / "dump.bz2", stats))
+    assert 0 < len(pages) < 900
+    assert stats.damage[0].startswith(f"dump.bz2 after {len(pages):,} pages: ")
 
 
-def test_a_truncated_bz2_says_after_how_many_pages(tmp_path: Path) -> None:
-    plain = write_dump(tmp_path / "dump.xml", PAGES)
-    packed = bz2.compress(plain.read_bytes())
+def test_a_bz2_cut_within_its_head_is_refused(tmp_path: Path) -> None:
+    packed = bz2.compress(write_dump(tmp_path / "dump.xml", PAGES).read_bytes())
     (tmp_path / "dump.bz2").write_bytes(packed[:-20])
-    with pytest.raises(DumpError, match=r"ends early or is damaged after \d+ pages"):
+    with pytest.raises(DumpError, match="ends early or is damaged at its start"):
         read(tmp_path / "dump.bz2")
+
+
+@pytest.mark.parametrize("shard_bytes", [1, 50, 137, 400, 10**6])
+def test_every_page_belongs_to_one_shard_of_a_plain_dump(tmp_path: Path, shard_bytes: int) -> None:
+    path = write_dump(tmp_path / "dump.xml", PAGES)
+    pages = [page for shard in cut_dump(path, shard_bytes=shard_bytes) for page in read_shard(shard, DumpStats())]
+    assert pages == read(path)
+
+
+def test_language_and_namespaces_come_from_siteinfo(tmp_path: Path) -> None:
+    names = '<namespaces><namespace key="0" /><namespace key="6" case="x">Datei</namespace><namespace key="-1">Spezial</namespace></namespaces>'
+    path = write_dump(tmp_path / "dump.xml", PAGES, header=f"<siteinfo>{names}</siteinfo>")
+    path.write_text(path.read_text().replace("<mediawiki ", '<mediawiki xml:lang="de" ', 1))
+    assert read_siteinfo(path) == SiteInfo("de", frozenset({"datei", "spezial"}))
+
+
+def test_globs_find_dumps_but_not_their_indexes(tmp_path: Path) -> None:
+    for name in (
+        "wiki1.xml-p1p9.bz2",
+        "wiki2.xml-p10p19.bz2",
+        "wiki-multistream-index.txt.bz2",
+        "wiki-multistream-index1.txt-p1p9.bz2",
+    ):
+        (tmp_path / name).write_bytes(b"")
+    assert [path.name for path in find_dumps([str(tmp_path / "wiki*")])] == [
+        "wiki1.xml-p1p9.bz2",
+        "wiki2.xml-p10p19.bz2",
+    ]
+    with pytest.raises(DumpError, match="No such file"):
+        find_dumps([str(tmp_path / "nothing*.xml")])

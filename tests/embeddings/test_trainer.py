@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.embeddings import trainer
 from deeped_ray.embeddings.trainer import NO_EVIDENCE, PAGE_AND_LINKS, EmbeddingConfig, ShardConfig, embed_entities
@@ -57,13 +57,13 @@ def test_vectors_do_not_depend_on_shards(kb: KnowledgeBase) -> None:
 def test_a_run_takes_up_finished_shards_and_redoes_damaged_ones(
     kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sharding, storage = ShardConfig(shard_entities=60), tmp_path / "storage"
+    sharding, resume = ShardConfig(shard_entities=60), ResumeConfig(storage_path=str(tmp_path), run_name="run")
     with monkeypatch.context() as patch:
         patch.setattr(trainer, "_read_shard", lambda path: (_ for _ in ()).throw(KeyboardInterrupt))
         patch.setattr(trainer, "_is_finished", lambda path: False)
         with pytest.raises(KeyboardInterrupt):  # all shards are written, then the driver dies
-            embed_entities(kb, QUICK, sharding, storage_path=storage, run_name="run")
-    shards = sorted((storage / "run").glob("*.npz"))
+            embed_entities(kb, QUICK, sharding, resume)
+    shards = sorted((tmp_path / "run").glob("embed-*/*.npz"))
     assert len(shards) == 4
     shards[1].write_bytes(shards[1].read_bytes()[:1000])
     shards[2].unlink()
@@ -75,10 +75,10 @@ def test_a_run_takes_up_finished_shards_and_redoes_damaged_ones(
 
     with monkeypatch.context() as patch:
         patch.setattr(trainer, "spread", recording_spread)
-        embed_entities(kb, QUICK, sharding, storage_path=storage, run_name="run")
+        embed_entities(kb, QUICK, sharding, resume)
     assert redone == shards[1:3]
     resumed = kb.open("vectors").id
-    assert not (storage / "run").exists()
+    assert list((tmp_path / "run").iterdir()) == []
     with kb.write("vectors", config={}, parents=["corpus", "words"]) as folder:
         np.save(folder / "other.npy", np.zeros(1))
     embed_entities(kb, QUICK, sharding)

@@ -2,17 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from deeped_ray.artifacts import Part
-from deeped_ray.corpus.entities import Catalogue, PageHeader, draft_catalogue, write_catalogue
+from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.evaluation.metrics import Counts, score
-from deeped_ray.types import Candidate, Document, Mention, Prediction
+from deeped_ray.types import Candidate, Document, Mention, Page, Prediction
+from tests.conftest import make_catalogue
 
 
 @pytest.fixture
 def catalogue(tmp_path: Path) -> Catalogue:
-    headers = [PageHeader(1, "A", None, False), PageHeader(2, "B", None, False), PageHeader(3, "Old A", "A", False)]
-    write_catalogue(tmp_path, draft_catalogue(headers), num_links=[1, 1], num_words=[1, 1])
-    return Catalogue(Part("corpus", "0", tmp_path, {}))
+    return make_catalogue(tmp_path, [Page(1, "A", ""), Page(2, "B", ""), Page(3, "Old A", "", redirect="A")])
 
 
 def answer(*titles: str) -> Prediction:

@@ -1,0 +1,84 @@
+"""How map tasks hand rows to reduce tasks: one Arrow file per map task, with one record batch per partition.
+
+A reducer reads its batch of every file, so its memory is the size of one partition, however large the dump.
+"""
+
+import itertools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_SUMMARY = b"summary"
+
+
+def partition_of_hashes(hashes: npt.NDArray[np.uint64], num_partitions: int) -> npt.NDArray[np.int64]:
+    """Equal slices of the hash range, so that partitions one after the other are in hash order."""
+    top: npt.NDArray[np.uint64] = hashes >> np.uint64(32)
+    return ((top * np.uint64(num_partitions)) >> np.uint64(32)).astype(np.int64)
+
+
+def partition_of_ids(ids: npt.NDArray[np.int64], num_ids: int, num_partitions: int) -> npt.NDArray[np.int64]:
+    """Equal slices of 0 .. num_ids - 1."""
+    return ids.astype(np.int64) * num_partitions // max(num_ids, 1)
+
+
+def spill(
+    path: Path,
+    table: pa.Table,
+    partitions: npt.NDArray[np.int64],
+    num_partitions: int,
+    summary: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the rows of every partition as one batch; the file appears whole or not at all."""
+    order = np.argsort(partitions, kind="stable")
+    ordered = table.take(pa.array(order)).combine_chunks()
+    bounds = np.searchsorted(partitions[order], np.arange(num_partitions + 1))
+    schema = table.schema.with_metadata({_SUMMARY: json.dumps(summary or {}).encode()})
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with (
+        pa.OSFile(str(temporary), "wb") as sink,
+        pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer,
+    ):
+        for start, end in itertools.pairwise(bounds):
+            batches = ordered.slice(start, end - start).combine_chunks().to_batches()
+            writer.write_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema))
+    temporary.replace(path)
+
+
+def gather(paths: Sequence[Path], partition: int) -> pa.Table:
+    """The rows of one partition, from all files."""
+    batches = []
+    for path in paths:
+        with pa.memory_map(str(path)) as source:
+            batches.append(pa.ipc.open_file(source).get_batch(partition))
+    tables = [pa.Table.from_batches([batch]).replace_schema_metadata(None) for batch in batches]
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    with pa.memory_map(str(path)) as source:
+        summary: dict[str, Any] = json.loads((pa.ipc.open_file(source).schema.metadata or {}).get(_SUMMARY, b"{}"))
+    return summary
+
+
+def concatenate_arrays(pieces: Sequence[Path], target: Path) -> None:
+    """Join one-dimensional .npy files into one, holding one piece in memory at a time."""
+    arrays = [np.load(piece, mmap_mode="r", allow_pickle=False) for piece in pieces]
+    total = np.lib.format.open_memmap(target, mode="w+", dtype=arrays[0].dtype, shape=(sum(map(len, arrays)),))
+    position = 0
+    for array in arrays:
+        total[position : position + len(array)] = array
+        position += len(array)
+    total.flush()
+
+
+def concatenate_offsets(pieces: Sequence[Path], target: Path) -> None:
+    """Join CSR offsets whose rows follow each other."""
+    lengths = [np.diff(np.load(piece, allow_pickle=False)) for piece in pieces]
+    np.save(target, np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))

@@ -100,23 +100,24 @@ def test_patience_and_late_learning_rate_follow_the_validations(
     assert losses[1] == pytest.approx(losses[2], rel=1e-4)
 
 
-def test_two_ray_workers_give_what_one_process_gives(
+def test_two_ray_workers_take_the_same_steps_as_one_process(
     corpus_kb: KnowledgeBase, inputs: LinkerInputs, documents: dict[str, list[EncodedDocument]], tmp_path: Path
 ) -> None:
+    two_steps = TrainingConfig(model="global", epochs=1, documents_per_step=36, learning_rate=3e-3)
     shutil.copytree(corpus_kb.root, tmp_path / "kb")
     kb = KnowledgeBase(tmp_path / "kb")
-    train_linker(kb, replace(SHORT, model="global"), ModelConfig(), CandidateConfig(), WorkerConfig(num_workers=2))
+    train_linker(kb, two_steps, ModelConfig(), CandidateConfig(), WorkerConfig(num_workers=2))
     weights = load_file(kb.open("linker").path / "global.safetensors")
     assert not list((kb.root / "runs").iterdir())
-    expected = fit(inputs, documents, Run(SHORT))
-    for name, tensor in expected.fits["global"]["best"].items():
-        # scores are only compared with each other, so f's last bias has no gradient but rounding, which Adam magnifies
-        if name != "f.2.bias":
-            difference = (weights[name] - tensor).abs()
-            assert difference.max() < SHORT.learning_rate, "not even one step apart"
-            assert difference.mean() < 0.01 * SHORT.learning_rate
+    expected = fit(inputs, documents, Run(two_steps))
+    differences = torch.cat(
+        [(weights[name] - tensor).flatten().abs() for name, tensor in expected.fits["global"]["best"].items()]
+    )
+    # Adam's first steps have the size of the learning rate however small a gradient is: where there is none but rounding
+    # (f's last bias, units that never fire) the sign is chance
+    assert (differences < 1e-4).float().mean() > 0.95
     history = list(csv.DictReader((kb.open("linker").path / "history.csv").read_text().splitlines()))
-    assert [float(row["loss"]) for row in history] == pytest.approx([row["loss"] for row in expected.history], rel=1e-3)
+    assert [float(row["loss"]) for row in history] == pytest.approx([row["loss"] for row in expected.history], rel=1e-4)
 
 
 def test_a_run_of_another_configuration_is_not_taken_up(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:

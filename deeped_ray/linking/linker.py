@@ -22,6 +22,7 @@ from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Predicti
 LinkerKind = Literal["prior", "local", "global"]
 Span = tuple[int, int]
 NO_CANDIDATES = "no entity is known by this name"
+ALL_BY_PRIOR = CandidateConfig(kept_by_prior=30, kept_by_context=0)
 # Belief propagation grows with the square of the mentions: longer documents are linked in runs of this many.
 MAX_JOINT_MENTIONS = 100
 
@@ -34,7 +35,11 @@ class LinkerInputs:
         self.catalogue = Catalogue(corpus)
         self.mentions = MentionTable(corpus)
         self.words = Words(kb.open("words"))
-        self.entity_vectors: npt.NDArray[np.float32] = kb.open("vectors").array("vectors")
+        # the prior alone needs no vectors, so that it can be looked at before they are made
+        no_vectors = np.zeros((0, self.words.vectors.shape[1]), dtype=np.float32)
+        self.entity_vectors: npt.NDArray[np.float32] = (
+            kb.open("vectors").array("vectors") if config.kept_by_context else no_vectors
+        )
 
     def encode(self, document: Document) -> list[EncodedMention]:
         known = KnownWords(document.text, self.words)
@@ -62,7 +67,7 @@ class Linker:
     def open(cls, kb: KnowledgeBase | str | Path, kind: LinkerKind = "global") -> "Linker":
         kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(kb)
         if kind == "prior":
-            return cls(LinkerInputs(kb, CandidateConfig()), None)
+            return cls(LinkerInputs(kb, ALL_BY_PRIOR), None)
         part = kb.open("linker")
         inputs = LinkerInputs(kb, CandidateConfig(**part.config["candidates"]))
         path = part.path / f"{kind}.safetensors"

@@ -133,6 +133,7 @@ def resolve(table: pa.Table, *, min_links_without_page: int) -> Resolution:
     has_page = (page_ids >= 0) & ~is_redirect
     articles = np.flatnonzero(has_page & ~is_disambiguation)
     articles = articles[np.argsort(page_ids[articles], kind="stable")]
+    # Differs from the paper, where an entity has a page
     is_pageless = ~has_page & ~is_redirect & (num_links >= min_links_without_page) & (min_links_without_page > 0)
     pageless = np.flatnonzero(is_pageless)
     pageless = pageless[pc.sort_indices(table["title"].take(pa.array(pageless))).to_numpy()]

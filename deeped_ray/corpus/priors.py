@@ -23,6 +23,7 @@ from deeped_ray.corpus.strings import StringIndex, hashes_of, write_hashed_strin
 from deeped_ray.text import bare_title, capitalize_words, normalize_mention
 
 MAX_CANDIDATES = 100
+# Differs from the paper, which knows no such counts: see above
 TITLE_COUNT = 0.5
 _SCHEMA = pa.schema([("hash", pa.uint64()), ("mention", pa.string()), ("entity", pa.int64()), ("count", pa.float64())])
 

@@ -213,6 +213,7 @@ class Evidence(NamedTuple):
 
 def gather_evidence(entity_id: int, sources: EntityWords) -> Evidence:
     page, links, title = sources.page(entity_id), sources.links(entity_id), sources.title(entity_id)
+    # Differs from the paper: an entity without links has its link phase on its page, so that all take as many steps
     if len(page.rows):
         phases = (page, links if len(links.rows) else page)
         return Evidence(phases, title, PAGE_AND_LINKS if len(links.rows) else PAGE)
@@ -226,6 +227,7 @@ def gather_evidence(entity_id: int, sources: EntityWords) -> Evidence:
 
 def _start(title: WordBag, words: torch.Tensor, rng: np.random.Generator, config: EmbeddingConfig) -> torch.Tensor:
     random = torch.from_numpy(rng.standard_normal(words.shape[1]).astype(np.float32))
+    # Differs from the paper: title words by default, as in the authors' code
     use_title = config.initialization == "title" and len(title.rows) > 0
     return words[title.rows].mean(dim=0) if use_title else random
 

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from deeped_ray.corpus.priors import PriorCandidate
 
-MIN_PRIOR = 1e-3  # deep-ed's floor: below it counts say nothing, and log p would dwarf all other evidence
+# Differs from the paper: the authors' code has this floor. Below it counts say nothing, and log p would dwarf the rest.
+MIN_PRIOR = 1e-3
 
 
 @dataclass(frozen=True, slots=True)

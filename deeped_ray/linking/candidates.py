@@ -71,6 +71,7 @@ def select_candidates(
         similarity = np.asarray(entity_vectors[[candidate.entity_id for candidate in first]]) @ average
         by_context = [int(row) for row in np.argsort(-similarity, kind="stable") if int(row) not in chosen]
         chosen += by_context[: config.kept_by_context]
+    # Differs from the paper: filled up by prior where the two choices overlap, as in the authors' code
     rest = [row for row in range(len(first)) if row not in chosen]
     chosen += rest[: config.num_candidates - len(chosen)]
     return [first[row] for row in sorted(chosen)]

@@ -18,6 +18,7 @@ _LOWEST = -1e30
 
 def pairwise(scores: Float[Tensor, "B n S n S"], is_mention: Bool[Tensor, "B n"]) -> Float[Tensor, "B n n S S"]:
     """Phi(e, e') = 2 / (n - 1) x_e' C x_e', from the bilinear scores of all candidates."""
+    # Differs from the paper: n counts the mentions that have candidates; the others take no part
     num_others = is_mention.sum(dim=1).sub(1).clamp(min=1)
     scale = (2.0 / num_others).to(scores.dtype)[:, None, None, None, None]
     return scale * scores.permute(0, 1, 3, 2, 4)

@@ -23,7 +23,8 @@ LinkerKind = Literal["prior", "local", "global"]
 Span = tuple[int, int]
 NO_CANDIDATES = "no entity is known by this name"
 ALL_BY_PRIOR = CandidateConfig(kept_by_prior=30, kept_by_context=0)
-# Belief propagation grows with the square of the mentions: longer documents are linked in runs of this many.
+# Differs from the paper: belief propagation grows with the square of the mentions, so longer documents are linked in
+# runs of this many.
 MAX_JOINT_MENTIONS = 100
 
 

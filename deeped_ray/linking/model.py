@@ -84,6 +84,7 @@ class LinkerModel(nn.Module):
     @torch.no_grad()
     def project_(self, *, max_norm: float = 1.0) -> None:
         """Rescale each weight tensor of f to at most unit norm; done after every optimiser step."""
+        # Differs from the paper, which bounds the sum of squares of all weights: tensor by tensor, as in the authors' code
         for weight in self.f.parameters():
             weight.mul_((max_norm / weight.norm().clamp(min=1e-12)).clamp(max=1.0))
 

@@ -16,12 +16,16 @@ from deeped_ray import __version__
 from deeped_ray.evaluation.report import table
 
 
-def parse(doc: str | None, *, needs_kb: bool) -> argparse.Namespace:
+def parse(doc: str | None, *, needs_kb: bool, dump: Path | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write ratio and raw figures to this file")
     if needs_kb:
         parser.add_argument(
             "--kb", type=Path, default=Path("kb/mini"), help="knowledge base (default: kb/mini, made by `make demo`)"
+        )
+    if dump:
+        parser.add_argument(
+            "--dump", type=Path, default=dump, help="MediaWiki export XML (default: the mini encyclopedia)"
         )
     return parser.parse_args()
 
@@ -40,7 +44,8 @@ def finish(
     args: argparse.Namespace, *, claim: str, unit: str, ours: float, baseline: float, baseline_name: str, **figures: Any
 ) -> None:
     """Print and write the ratio of ours over the baseline, both in `unit` per second and from this run."""
-    rows = [(baseline_name, baseline, 1.0), ("deeped-ray", ours, ours / baseline)]
+    others = [(name, speed, speed / baseline) for name, speed in figures.get("others", {}).items()]
+    rows = [(baseline_name, baseline, 1.0), *others, ("deeped-ray", ours, ours / baseline)]
     print(f"{claim}\n{table(['who', f'{unit}/s', 'ratio'], rows)}\n")
     if args.json:
         content = {

@@ -15,7 +15,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from http.client import HTTPResponse
 from pathlib import Path
@@ -25,6 +25,7 @@ from deeped_ray.types import DeepEdError
 START_TIMEOUT_S = 90
 # Ray Train leaves a detached actor behind, for which a raylet waits 30 s; it holds nothing worth the wait.
 STOP_TIMEOUT_S = 6
+KILL_TIMEOUT_S = 20
 
 
 def free_ports(count: int) -> list[int]:
@@ -133,10 +134,29 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_TIMEOUT_S)
-    for pid in descendants | _descendants(process.pid):
+    left = descendants | _descendants(process.pid)
+    for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait()
+    deadline = time.monotonic() + KILL_TIMEOUT_S
+    while living(left) and time.monotonic() < deadline:  # a killed process still takes its time to give back memory
+        time.sleep(0.05)
+
+
+def living(pids: Iterable[int]) -> list[int]:
+    """Those that still run; a zombie whose parent has not looked yet does not."""
+    return [pid for pid in pids if _state(pid) not in ("", "Z")]
+
+
+def _state(pid: int) -> str:
+    if Path("/proc").is_dir():
+        with contextlib.suppress(OSError):
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return ""
+    return subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.strip()[:1]
 
 
 def _descendants(pid: int) -> set[int]:

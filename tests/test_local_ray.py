@@ -8,14 +8,8 @@ import ray
 
 from deeped_ray import demo
 from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.local_ray import _descendants, executable, free_ports, local_ray
+from deeped_ray.local_ray import _descendants, executable, free_ports, living, local_ray
 from deeped_ray.types import DeepEdError
-
-
-def living(pids: set[int]) -> list[int]:
-    """Those that still run; a zombie whose parent has not looked yet does not."""
-    status = {pid: Path(f"/proc/{pid}/status") for pid in pids}
-    return [pid for pid, path in status.items() if path.exists() and "\nState:\tZ" not in path.read_text()]
 
 
 def test_ports_are_free_and_distinct() -> None:

@@ -27,7 +27,10 @@ def parse(doc: str | None, *, needs_kb: bool, dump: Path | None = None) -> argpa
         parser.add_argument(
             "--dump", type=Path, default=dump, help="MediaWiki export XML (default: the mini encyclopedia)"
         )
-    return parser.parse_args()
+    args = parser.parse_args()
+    if needs_kb and not (args.kb / "manifest.json").exists():
+        parser.error(f"no knowledge base at {args.kb}: run `make demo ONCE=1` first, or give --kb")
+    return args
 
 
 def best_seconds(function: Callable[[], object], *, repeats: int = 3) -> float:

@@ -34,8 +34,8 @@ STAGES: list[tuple[str, list[str]]] = [
     ("build_index", []),
     ("train_linker", ["--epochs", "60", "--learning-rate", "3e-3", "--documents-per-step", "8"]),
 ]
-SENTENCE = "Scotland beat Australia at Murrayfield on Saturday; Wellington hosts the next rugby test."
-MENTIONS = ("Scotland", "Australia", "Murrayfield", "Wellington")
+SENTENCE = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
+MENTIONS = ("Montreal", "Toronto", "Stanley Cup", "Boston", "National Hockey League")
 _WORKER = re.compile(r"\x1b\[\d+m\(\w+ pid=\d+\)\x1b\[0m ")
 _NOISE = re.compile(
     r"^\S+ \S+\t(INFO|SUCC|WARNING) (cli|packaging|dashboard_sdk|sdk|job_manager|working_dir|worker|authentication_token_setup)\.py"

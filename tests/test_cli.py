@@ -9,7 +9,7 @@ import pytest
 from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.cli import main
 
-TEXT = "Scotland beat Australia at Murrayfield in the rugby test."
+TEXT = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
 
 
 @pytest.fixture
@@ -24,19 +24,19 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def test_link_shows_answer_words_and_parts(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "link", "--kb", kb, "--spans", "0:8,14:23", TEXT)
+    code, out, _ = run(capsys, "link", "--kb", kb, "--spans", "0:8,13:20,41:47", TEXT)
     assert code == 0
-    assert "'Scotland' [0:8] -> Scotland national rugby union team" in out
+    assert "'Boston' [41:47] -> Boston Bruins" in out
     assert "attended words:" in out
     assert "coherence" in out
 
 
 def test_link_as_json(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "link", "--kb", kb, "--spans", "0:8", "--json", TEXT)
+    code, out, _ = run(capsys, "link", "--kb", kb, "--spans", "0:8,13:20,41:47", "--json", TEXT)
     assert code == 0
-    (answer,) = json.loads(out)
-    assert answer["candidates"][0]["title"] == "Scotland national rugby union team"
-    assert answer["reason"] is None
+    answers = json.loads(out)
+    assert answers[2]["candidates"][0]["title"] == "Boston Bruins"
+    assert answers[2]["reason"] is None
 
 
 def test_link_of_an_unknown_name_says_why(kb: str, capsys: pytest.CaptureFixture[str]) -> None:

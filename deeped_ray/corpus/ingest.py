@@ -245,7 +245,7 @@ def _count(pages: Part, config: CorpusConfig, work: Path, folder: Path) -> None:
     summary = {
         "entities": num_entities,
         "entities_without_page": num_entities - resolution.num_pages,
-        "linked_targets": int(sum(titles["num_links"].to_numpy() > 0)),
+        "linked_targets": int(np.count_nonzero(titles["num_links"].to_numpy())),
         "followed_links": sum(found["links"] for found in summaries),
         "dead_links": sum(found["dead_links"] for found in summaries),
         "mentions": len(np.load(folder / "mentions.hashes.npy", mmap_mode="r")),
@@ -285,9 +285,9 @@ def _count_shard(shard: Path, work: Path, corpus: Path, num_entities: int, windo
             (normalize_mention(page.text[link.start : link.end]), int(target))
             for link, target in zip(links, followed, strict=True)
         )
-        own = -1 if page.is_disambiguation else names.entity(page.title)
         if page.is_disambiguation:
             continue
+        own = names.entity(page.title)
         tokens = cooccurrence.tokenize_to_ids(page.text, vocabulary)
         num_tokens += len(tokens.ids)
         if links:

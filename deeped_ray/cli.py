@@ -128,15 +128,16 @@ def _link(args: argparse.Namespace) -> tuple[Any, str]:
 def _mention(args: argparse.Namespace) -> tuple[Any, str]:
     corpus = KnowledgeBase(args.kb).open("corpus")
     catalogue = Catalogue(corpus)
-    found = MentionTable(corpus).candidates(args.surface)
-    if not found:
-        return [], f"{args.surface!r} is no mention in this knowledge base: it never occurs as a link or title."
-    rows = [
-        (catalogue.title(candidate.entity_id), round(candidate.prior, 4), candidate.num_links) for candidate in found
+    match = MentionTable(corpus).match(args.surface)
+    candidates = [
+        {"title": catalogue.title(candidate.entity_id), "prior": round(candidate.prior, 4), "count": candidate.support}
+        for candidate in match.candidates
     ]
-    return [{"title": title, "prior": prior, "count": count} for title, prior, count in rows], table(
-        ["entity", "p(e|m)", "links"], rows
-    )
+    data = {"mention": match.mention, "rule": match.rule, "candidates": candidates}
+    if not candidates:
+        return data, f"{args.surface!r} is no mention in this knowledge base: it never occurs as a link or title."
+    found = f"{match.mention!r} ({match.rule}), {len(candidates)} candidates"
+    return data, f"{found}\n\n{table(['entity', 'p(e|m)', 'count'], [tuple(row.values()) for row in candidates])}"
 
 
 def _neighbors(args: argparse.Namespace) -> tuple[Any, str]:

@@ -2,11 +2,13 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+import resource
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import ray
 
+from deeped_ray.progress import Progress
 from deeped_ray.types import DeepEdError
 
 Item = TypeVar("Item")
@@ -22,6 +24,11 @@ def ensure_ray() -> None:
             include_dashboard=False,
             logging_level=logging.WARNING,
         )
+
+
+def peak_memory_gib() -> float:
+    """The most memory that this process has held so far, pages it shares with others included."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts in KiB
 
 
 def spread(function: Callable[..., Result], items: Iterable[Item], *shared: Any) -> Iterator[tuple[Item, Result]]:
@@ -52,3 +59,13 @@ def _next_result(running: dict[Any, Item]) -> tuple[Item, Any]:
     ready, _ = ray.wait(list(running), num_returns=1)
     item = running.pop(ready[0])
     return item, ray.get(ready[0])
+
+
+def run_tasks(stage: str, unit: str, function: Callable[..., float], items: Sequence[Item], *shared: Any) -> float:
+    """Spread tasks that return `peak_memory_gib()`, show their progress, and return the largest of these."""
+    progress = Progress(stage, unit, len(items))
+    peak = 0.0
+    for _, memory in spread(function, items, *shared):
+        peak = max(peak, memory)
+        progress.advance()
+    return peak

@@ -9,7 +9,8 @@ import argparse
 from typing import Any
 
 from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
-from deeped_ray.corpus.ingest import CorpusConfig, build_corpus
+from deeped_ray.corpus.config import CorpusConfig
+from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.options import run_job
 

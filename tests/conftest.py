@@ -23,8 +23,9 @@ import ray
 
 from deeped_ray.artifacts import KnowledgeBase, Part
 from deeped_ray.corpus import entities, shuffle
+from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.entities import Catalogue
-from deeped_ray.corpus.ingest import CorpusConfig, build_corpus
+from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.embeddings.trainer import EmbeddingConfig, ShardConfig, embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words

@@ -46,9 +46,10 @@ def test_link_of_an_unknown_name_says_why(kb: str, capsys: pytest.CaptureFixture
 
 def test_mention_lists_candidates_with_priors(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "mention", "--kb", kb, "--json", "Apple")
-    rows = json.loads(out)
-    assert rows[0]["title"] == "Apple Inc."
-    assert sum(row["prior"] for row in rows) == pytest.approx(1, abs=1e-3)
+    found = json.loads(out)
+    assert (found["mention"], found["rule"], found["candidates"][0]["title"]) == ("Apple", "exact", "Apple Inc.")
+    assert sum(row["prior"] for row in found["candidates"]) == pytest.approx(1, abs=1e-3)
+    assert "'Apple' (lower-cased), " in run(capsys, "mention", "--kb", kb, "aPPle")[1]
     assert "never occurs" in run(capsys, "mention", "--kb", kb, "Zorblatt")[1]
 
 

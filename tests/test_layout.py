@@ -5,7 +5,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "deeped_ray"
 # a module may import from its own rank and from lower ones
-RANKS = {"types": 0, "text": 1, "mini": 1, "artifacts": 1, "progress": 1, "spread": 1, "options": 1, "local_ray": 1}
+RANKS = {
+    "types": 0,
+    "compressed": 1,
+    "text": 1,
+    "mini": 1,
+    "artifacts": 1,
+    "progress": 1,
+    "spread": 1,
+    "options": 1,
+    "local_ray": 1,
+}
 RANKS |= {"corpus": 2, "embeddings": 3, "linking": 4, "evaluation": 5, "training": 6, "cli": 7, "demo": 7}
 USES_RAY = {"spread.py", "training.py", "local_ray.py", "demo.py"}
 

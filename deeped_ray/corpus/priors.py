@@ -1,16 +1,22 @@
-"""p(e|m): how often a surface string, as a link, leads to an entity (section 6).
+"""p(e|m): how often a surface string leads to an entity (section 6).
 
     mentions.hashes.npy, mentions.arrow     the distinct mentions, in hash order
     mentions.offsets.npy                    CSR rows: candidates of mention i are [offsets[i], offsets[i+1])
-    mentions.entities.npy, .counts.npy      candidates by falling count, and the counts behind their priors
+    mentions.entities.npy                   candidates by falling prior
+    mentions.priors.npy, .counts.npy        p(e|m), and the counts behind it, of all sources together
+    mentions.folded.npy, .folded_rows.npy   hashes of the lower-cased mentions, in order, and the row each stands for
 
 A link counts 1. A title or redirect is a name of its entity too: it counts TITLE_COUNT, once, so that it makes entities
-known that are never linked and hardly moves the others.
+known that are never linked and hardly moves the others. Further sources (`prior_sources`) are merged by one of two rules:
+
+    paper       each source that knows the mention has a p(e|m) of its own; the prior is their average
+    deep-ed     counts are added and shared out; a uniform source (YAGO) then adds 1 / its number of candidates, up to 1
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,22 +25,38 @@ import pyarrow.compute as pc
 
 from deeped_ray.artifacts import Part
 from deeped_ray.corpus.shuffle import gather
-from deeped_ray.corpus.strings import StringIndex, hashes_of, write_hashed_strings
+from deeped_ray.corpus.strings import StringIndex, hash64, hashes_of, write_hashed_strings
 from deeped_ray.text import bare_title, capitalize_words, normalize_mention
 
+MergeRule = Literal["paper", "deep-ed"]
 MAX_CANDIDATES = 100
+ANCHORS = 0
+"""Number of the source that every corpus has: its own links and titles. Further ones follow."""
 # Differs from the paper, which knows no such counts: see above
 TITLE_COUNT = 0.5
-_SCHEMA = pa.schema([("hash", pa.uint64()), ("mention", pa.string()), ("entity", pa.int64()), ("count", pa.float64())])
+_SCHEMA = pa.schema(
+    [
+        ("hash", pa.uint64()),
+        ("mention", pa.string()),
+        ("entity", pa.int64()),
+        ("source", pa.int8()),
+        ("count", pa.float64()),
+    ]
+)
+_PUNCTUATION = " .,;:!?'\"()|-–—’‘“”"
+_POSSESSIVE = re.compile(r"\s*['’]s?$")
+_Floats = npt.NDArray[np.float64]
+_Ints = npt.NDArray[np.int64]
 
 
-def mention_rows(counts: Mapping[tuple[str, int], float]) -> pa.Table:
+def mention_rows(counts: Mapping[tuple[str, int], float], *, source: int = ANCHORS) -> pa.Table:
     """(mention, entity) -> count as rows for the reducers."""
     mentions = [mention for mention, _ in counts]
     columns = {
         "hash": hashes_of(mentions),
         "mention": mentions,
         "entity": [entity for _, entity in counts],
+        "source": np.full(len(mentions), source, dtype=np.int8),
         "count": list(counts.values()),
     }
     return pa.table(columns, schema=_SCHEMA)
@@ -49,60 +71,192 @@ def title_mentions(titles: Sequence[str], entities: Sequence[int]) -> pa.Table:
     return mention_rows(counts)
 
 
-def reduce_mentions(paths: Sequence[Path], partition: int, folder: Path, name: str) -> None:
+# -- merging
+
+
+class SourceCounts(NamedTuple):
+    """One row per (mention, entity, source), in this order; mentions are numbered 0, 1, ..."""
+
+    mention: _Ints
+    entity: _Ints
+    source: _Ints
+    support: _Floats
+
+
+class Priors(NamedTuple):
+    """One row per (mention, entity), by falling prior within a mention."""
+
+    mention: _Ints
+    entity: _Ints
+    prior: _Floats
+    support: _Floats
+
+
+def merge_sources(rows: SourceCounts, *, rule: MergeRule, uniform_sources: Sequence[int] = ()) -> Priors:
+    """The priors of all mentions; `uniform_sources` know which entities a mention can mean, but not how often."""
+    is_first = np.ones(len(rows.mention), dtype=bool)
+    is_first[1:] = (np.diff(rows.mention) != 0) | (np.diff(rows.entity) != 0)
+    pair = np.cumsum(is_first) - 1
+    mention, entity = rows.mention[is_first], rows.entity[is_first]
+    support = _sum_by(pair, rows.support, len(mention))
+    if rule == "paper":
+        num_sources = int(rows.source.max(initial=0)) + 1
+        key = rows.mention * num_sources + rows.source
+        knowing = np.bincount(np.unique(key) // num_sources)  # [mentions]
+        share = rows.support / np.bincount(key, rows.support)[key]
+        prior = np.bincount(pair, share, len(mention)) / knowing[mention]
+    else:
+        is_uniform = np.isin(rows.source, uniform_sources).astype(np.float64)
+        counted = _sum_by(pair, rows.support * (1 - is_uniform), len(mention))
+        counted *= _rank(mention, entity, counted) < MAX_CANDIDATES
+        uniform_prior = is_uniform / np.maximum(np.bincount(rows.mention, is_uniform), 1)[rows.mention]
+        total = np.bincount(mention, counted)[mention]
+        prior = np.divide(counted, total, out=np.zeros(len(mention)), where=total > 0)
+        prior = np.minimum(prior + np.bincount(pair, uniform_prior, len(mention)), 1)
+    order = np.lexsort((entity, -prior, mention))
+    order = order[(_rank(mention, entity, prior)[order] < MAX_CANDIDATES) & (prior[order] > 0)]
+    return Priors(mention[order], entity[order], prior[order], support[order])
+
+
+def _sum_by(group: _Ints, values: _Floats, num_groups: int) -> _Floats:
+    return np.bincount(group, values, num_groups).astype(np.float64)
+
+
+def _rank(mention: _Ints, entity: _Ints, score: _Floats) -> _Ints:
+    """Place of every row among its mention's, best score first."""
+    order = np.lexsort((entity, -score, mention))
+    starts = np.searchsorted(mention[order], mention[order])
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - starts
+    return rank
+
+
+def reduce_mentions(
+    paths: Sequence[Path],
+    partition: int,
+    folder: Path,
+    name: str,
+    *,
+    rule: MergeRule = "paper",
+    uniform_sources: Sequence[int] = (),
+) -> None:
     """Task: add up the counts of one partition's mentions and write a piece of the mention table."""
-    table = gather(paths, partition)
-    summed = table.group_by(["mention", "entity"], use_threads=False).aggregate([("count", "sum"), ("hash", "min")])
-    summed = summed.sort_by(
-        [("hash_min", "ascending"), ("mention", "ascending"), ("count_sum", "descending"), ("entity", "ascending")]
+    table = gather(paths, partition).sort_by(
+        [(column, "ascending") for column in ("hash", "mention", "entity", "source", "count")]
     )
-    mentions = summed["mention"].combine_chunks()
-    changes = (
-        np.flatnonzero(pc.not_equal(mentions[1:], mentions[:-1]).to_numpy(zero_copy_only=False)) + 1
-        if len(mentions)
-        else np.array([], int)
-    )
-    starts = np.concatenate([[0], changes])[: len(mentions)].astype(np.int64)
-    rank = np.arange(len(mentions)) - np.repeat(starts, np.diff(np.append(starts, len(mentions))))
-    is_kept = rank < MAX_CANDIDATES
-    lengths = np.add.reduceat(is_kept, starts) if len(starts) else np.array([], int)
-    write_hashed_strings(folder, name, summed["hash_min"].to_numpy()[starts], mentions.take(pa.array(starts)))
+    strings = table["mention"].combine_chunks()
+    is_new = np.ones(len(strings), dtype=bool)
+    if len(strings) > 1:
+        is_new[1:] = pc.not_equal(strings[1:], strings[:-1]).to_numpy(zero_copy_only=False)
+    mention = np.cumsum(is_new) - 1
+    entity, source, count = (table[column].to_numpy() for column in ("entity", "source", "count"))
+    is_cell = is_new.copy()
+    is_cell[1:] |= (np.diff(entity) != 0) | (np.diff(source) != 0)
+    cells = np.flatnonzero(is_cell)
+    counts = np.add.reduceat(count, cells) if len(cells) else np.zeros(0)
+    # a source without counts says of a candidate only that it is one, however often it says so
+    counts[np.isin(source[cells], uniform_sources)] = 1
+    rows = SourceCounts(mention[cells], entity[cells], source[cells].astype(np.int64), counts)
+    priors = merge_sources(rows, rule=rule, uniform_sources=uniform_sources)
+    firsts = np.flatnonzero(is_new)
+    write_hashed_strings(folder, name, table["hash"].to_numpy()[firsts], strings.take(pa.array(firsts)))
+    lengths = np.bincount(priors.mention, minlength=len(firsts))
     np.save(folder / f"{name}.offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
-    np.save(folder / f"{name}.entities.npy", summed["entity"].to_numpy()[is_kept].astype(np.int32))
-    np.save(folder / f"{name}.counts.npy", summed["count_sum"].to_numpy()[is_kept].astype(np.float32))
+    np.save(folder / f"{name}.entities.npy", priors.entity.astype(np.int32))
+    np.save(folder / f"{name}.priors.npy", priors.prior.astype(np.float32))
+    np.save(folder / f"{name}.counts.npy", priors.support.astype(np.float32))
+    np.save(
+        folder / f"{name}.folded.npy",
+        hashes_of([string.lower() for string in strings.take(pa.array(firsts)).to_pylist()]),
+    )
+    np.save(folder / f"{name}.totals.npy", np.bincount(priors.mention, priors.support, len(firsts)).astype(np.float32))
+
+
+def join_folded(pieces: Sequence[Path], folder: Path) -> None:
+    """The index of lower-cased mentions. Where several differ only in case, the most frequent stands for them."""
+    hashes = np.concatenate([np.load(f"{piece}.folded.npy") for piece in pieces])
+    totals = np.concatenate([np.load(f"{piece}.totals.npy") for piece in pieces])
+    order = np.lexsort((-totals, hashes))  # stable: of equals, the first row
+    is_first = np.ones(len(order), dtype=bool)
+    is_first[1:] = hashes[order[1:]] != hashes[order[:-1]]
+    np.save(folder / "mentions.folded.npy", hashes[order[is_first]])
+    np.save(folder / "mentions.folded_rows.npy", order[is_first].astype(np.int32))
+
+
+# -- looking up
 
 
 class PriorCandidate(NamedTuple):
     entity_id: int
     prior: float
-    num_links: float
-    """The count behind the prior."""
+    support: float
+    """What is behind the prior: links, titles and the counts of further sources."""
+
+
+class Match(NamedTuple):
+    """How a surface was found, and what it can mean."""
+
+    mention: str
+    """The mention as the table has it; empty for a surface that it does not know."""
+    rule: Literal["exact", "capitalised", "lower-cased", "without punctuation", "unknown"]
+    candidates: list[PriorCandidate]
 
 
 class MentionTable:
-    """Reads the mention table of a corpus part."""
+    """Reads the mention table of a corpus part. Nothing is copied out of the files until it is asked for."""
 
     def __init__(self, part: Part) -> None:
         self._mentions = StringIndex(part.path, "mentions")
-        self._offsets = part.array("mentions.offsets")
-        self._entities: npt.NDArray[np.int32] = part.array("mentions.entities")
-        self._counts: npt.NDArray[np.float32] = part.array("mentions.counts")
+        self._offsets = np.asarray(part.array("mentions.offsets"))
+        self._entities: npt.NDArray[np.int32] = np.asarray(part.array("mentions.entities"))
+        self._priors: npt.NDArray[np.float32] = np.asarray(part.array("mentions.priors"))
+        self._counts: npt.NDArray[np.float32] = np.asarray(part.array("mentions.counts"))
+        self._folded: npt.NDArray[np.uint64] = np.asarray(part.array("mentions.folded"))
+        self._folded_rows: npt.NDArray[np.int32] = np.asarray(part.array("mentions.folded_rows"))
 
     def __len__(self) -> int:
         return len(self._mentions)
 
     def candidates(self, surface: str) -> list[PriorCandidate]:
         """Candidates with p(e|m), most probable first; empty for a string that is never a link or title."""
+        return self.match(surface).candidates
+
+    def match(self, surface: str) -> Match:
+        """Look a surface up as it stands, then as the authors' code does for other case, then without punctuation.
+
+        NEW YORK is taken for New York unless it is itself the more frequent mention, as U.S. is.
+        """
         mention = normalize_mention(surface)
         row = self._mentions.find(mention)
-        if row is None and mention.isupper():  # headlines: NEW YORK -> New York
-            row = self._mentions.find(capitalize_words(mention))
-        if row is None:
-            return []
-        cells = slice(int(self._offsets[row]), int(self._offsets[row + 1]))
-        counts = self._counts[cells].tolist()
-        total = sum(counts)
-        return [
-            PriorCandidate(entity_id, count / total, count)
-            for entity_id, count in zip(self._entities[cells].tolist(), counts, strict=True)
-        ]
+        if mention.isupper() and (capitalized := capitalize_words(mention)) != mention:
+            other = self._mentions.find(capitalized)
+            if other is not None and (row is None or self._total(row) <= self._total(other)):
+                return self._match(other, "capitalised")
+        if row is not None:
+            return self._match(row, "exact")
+        row = self._find_folded(mention)
+        if row is not None:
+            return self._match(row, "lower-cased")
+        for bare in (mention.strip(_PUNCTUATION), _POSSESSIVE.sub("", mention)):
+            row = self._mentions.find(bare) if bare and bare != mention else None
+            row = self._find_folded(bare) if row is None and bare != mention else row
+            if row is not None:
+                return self._match(row, "without punctuation")
+        return Match("", "unknown", [])
+
+    def _match(self, row: int, rule: Literal["exact", "capitalised", "lower-cased", "without punctuation"]) -> Match:
+        cells = slice(self._offsets[row], self._offsets[row + 1])
+        columns = (self._entities[cells].tolist(), self._priors[cells].tolist(), self._counts[cells].tolist())
+        return Match(self._mentions[row], rule, list(map(PriorCandidate, *columns)))
+
+    def _total(self, row: int) -> float:
+        return float(self._counts[self._offsets[row] : self._offsets[row + 1]].sum())
+
+    def _find_folded(self, mention: str) -> int | None:
+        lowered = mention.lower()
+        key = np.uint64(hash64(lowered))
+        place = int(np.searchsorted(self._folded, key))
+        if place == len(self._folded) or self._folded[place] != key:
+            return None
+        row = int(self._folded_rows[place])
+        return row if self._mentions[row].lower() == lowered else None

@@ -51,6 +51,10 @@ def spill(
     temporary.replace(path)
 
 
+def spill_by_hash(path: Path, table: pa.Table, num_partitions: int) -> None:
+    spill(path, table, partition_of_hashes(table["hash"].to_numpy(), num_partitions), num_partitions)
+
+
 def gather(paths: Sequence[Path], partition: int) -> pa.Table:
     """The rows of one partition, from all files."""
     batches = []
@@ -82,3 +86,15 @@ def concatenate_offsets(pieces: Sequence[Path], target: Path) -> None:
     """Join CSR offsets whose rows follow each other."""
     lengths = [np.diff(np.load(piece, allow_pickle=False)) for piece in pieces]
     np.save(target, np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """The file appears whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(content))
+    temporary.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content

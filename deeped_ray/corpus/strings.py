@@ -43,15 +43,19 @@ def write_hashed_strings(
         writer.write_table(table)
 
 
+def read_strings(folder: Path, name: str) -> pa.Array:
+    strings = pa.ipc.open_file(pa.memory_map(str(folder / f"{name}.arrow"))).read_all().column("string")
+    # one chunk, as written: combine_chunks would copy it out of the memory map
+    return strings.chunk(0) if strings.num_chunks else pa.array([], pa.large_string())
+
+
 class StringIndex:
     """Finds the row of a string."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._hashes = np.load(folder / f"{name}.hashes.npy", mmap_mode="r", allow_pickle=False)
-        source = pa.memory_map(str(folder / f"{name}.arrow"))
-        strings = pa.ipc.open_file(source).read_all().column("string")
-        # one chunk, as written: combine_chunks would copy it out of the memory map
-        self._strings = strings.chunk(0) if strings.num_chunks else pa.array([], pa.large_string())
+        # a plain array over the map: np.memmap makes every element access ten times dearer
+        self._hashes = np.asarray(np.load(folder / f"{name}.hashes.npy", mmap_mode="r", allow_pickle=False))
+        self._strings = read_strings(folder, name)
 
     def __len__(self) -> int:
         return len(self._hashes)

@@ -4,27 +4,27 @@
     plain XML           cut at byte offsets, each shard moving on to the next <page>
     .gz, single .bz2    cannot be cut: one shard, read as a stream
 
+WikiExtractor's output is cut in the same way and read by `wikiextractor`.
+
 A damaged stretch (a broken bz2 stream, XML that does not parse) is recorded with its file and offset and skipped.
 """
 
 import bz2
-import gzip
-import io
 import itertools
 import mmap
 import re
 import xml.etree.ElementTree as ElementTree
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from deeped_ray.compressed import READ_ERRORS, compression, open_decompressed
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError
 
 _STREAM_HEADER = re.compile(rb"BZh[1-9]1AY&SY")  # bz2 signature and the first block's magic number
-_PAGE = b"<page>"
+_PAGE, _DOC = b"<page>", b"<doc "
 _READ_BYTES = 2**20
 
 
@@ -47,6 +47,8 @@ class SiteInfo:
     language: str = "en"
     namespaces: frozenset[str] = frozenset()
     """Lower-cased names of all namespaces but the main one."""
+    is_extracted: bool = False
+    """The file is WikiExtractor's output, not a dump."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,19 @@ class DumpStats:
 
 
 def find_dumps(patterns: Sequence[str]) -> list[Path]:
-    """Files that match the given paths and globs, in order and without index files."""
+    """Files that match the given paths, folders and globs, in order and without index files."""
     found: list[Path] = []
     for pattern in patterns:
         path = Path(pattern)
         root = Path(path.anchor) if path.is_absolute() else Path()
         matches = (
-            [path] if path.exists() else sorted(root.glob(str(path.relative_to(path.anchor)))) if path.name else []
+            sorted(inner for inner in path.rglob("*") if inner.is_file())
+            if path.is_dir()
+            else [path]
+            if path.exists()
+            else sorted(root.glob(str(path.relative_to(path.anchor))))
+            if path.name
+            else []
         )
         matches = [match for match in matches if not re.search(r"-index\d*\.txt", match.name)]
         if not matches:
@@ -93,14 +101,11 @@ def find_dumps(patterns: Sequence[str]) -> list[Path]:
 def cut_dump(path: Path, *, shard_bytes: int) -> list[DumpShard]:
     """Shards of about `shard_bytes` of the file as it lies on disk, in file order."""
     size = path.stat().st_size
-    magic = _head(path, 3)
-    if magic == b"BZh":
-        offsets = _stream_offsets(path)
-        if len(offsets) > 1:
-            return [DumpShard(path, "streams", cut) for cut in _group([*offsets, size], shard_bytes)]
-        return [DumpShard(path, "bz2", (0, size))]
-    if magic[:2] == b"\x1f\x8b":
-        return [DumpShard(path, "gz", (0, size))]
+    kind = compression(path)
+    if kind == "bz2" and len(offsets := _stream_offsets(path)) > 1 and not read_siteinfo(path).is_extracted:
+        return [DumpShard(path, "streams", cut) for cut in _group([*offsets, size], shard_bytes)]
+    if kind:
+        return [DumpShard(path, kind, (0, size))]
     cuts = [*range(0, max(size, 1), shard_bytes), size]
     return [DumpShard(path, "plain", (start, end)) for start, end in itertools.pairwise(cuts)]
 
@@ -136,16 +141,19 @@ def _group(offsets: Sequence[int], shard_bytes: int) -> Iterator[tuple[int, ...]
 
 def read_siteinfo(path: Path) -> SiteInfo:
     """Language and namespaces from the head of a dump; also the check that it is one."""
-    openers: dict[bytes, Callable[..., IO[bytes]]] = {b"BZ": bz2.open, b"\x1f\x8b": gzip.open}  # type: ignore[dict-item]
     try:
-        with openers.get(_head(path, 2), open)(path, "rb") as source:
+        with open_decompressed(path) as source:
             head = source.read(2**16)
-    except (OSError, EOFError) as error:
+    except READ_ERRORS as error:
         raise DumpError(f"{path} ends early or is damaged at its start: {error}. Fetch the dump again.") from error
+    if head.lstrip().startswith(_DOC):
+        return SiteInfo(is_extracted=True)
     root = re.search(rb"<([A-Za-z_][\w.-]*)[^>]*>", head.replace(b"<?xml", b"", 1))
     if root is None or root.group(1) != b"mediawiki":
         found = f"its root is <{root.group(1).decode('ascii', 'replace')}>" if root else f"it starts with {head[:20]!r}"
-        raise DumpError(f"{path} is not a MediaWiki dump: {found}, expected <mediawiki>.")
+        raise DumpError(
+            f"{path} is not a MediaWiki dump: {found}, expected <mediawiki>, or <doc ...> of WikiExtractor."
+        )
     language = re.search(rb'xml:lang="([^"]+)"', root.group(0))
     names = re.findall(rb'<namespace key="-?[1-9]\d*"[^>]*>([^<]+)</namespace>', head)
     return SiteInfo(
@@ -156,7 +164,7 @@ def read_siteinfo(path: Path) -> SiteInfo:
 def read_shard(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
     """The titled namespace-0 pages of a shard, in file order."""
     if shard.kind in ("streams", "plain"):
-        chunks = _streams(shard, stats) if shard.kind == "streams" else _plain_range(shard)
+        chunks = _streams(shard, stats) if shard.kind == "streams" else plain_range(shard, _PAGE)
         for offset, xml in chunks:
             yield from _pages_of_chunk(shard.path, offset, xml, stats)
     else:
@@ -180,19 +188,19 @@ def _streams(shard: DumpShard, stats: DumpStats) -> Iterator[tuple[int, bytes]]:
                 stats.damage.append(f"{shard.path.name} at byte {start:,}: {error}")
 
 
-def _plain_range(shard: DumpShard) -> Iterator[tuple[int, bytes]]:
-    """The pages that begin within the range, however far beyond it the last one ends."""
+def plain_range(shard: DumpShard, mark: bytes) -> Iterator[tuple[int, bytes]]:
+    """What begins with `mark` within the range, however far beyond it the last one ends, and where the first begins."""
     start, end = shard.offsets
     with open(shard.path, "rb") as source:
         source.seek(start)
-        # a page mark that straddles the border begins before it, and so belongs to the shard before
-        content = source.read(end - start + len(_PAGE) - 1)
-        first = content.find(_PAGE)
+        # a mark that straddles the border begins before it, and so belongs to the shard before
+        content = source.read(end - start + len(mark) - 1)
+        first = content.find(mark)
         if first < 0 or first >= end - start:
             return
-        while content.find(_PAGE, end - start) < 0 and (more := source.read(_READ_BYTES)):
+        while content.find(mark, end - start) < 0 and (more := source.read(_READ_BYTES)):
             content += more
-    following = content.find(_PAGE, end - start)
+    following = content.find(mark, end - start)
     yield start + first, content[first : following if following >= 0 else None]
 
 
@@ -219,11 +227,10 @@ def _pages_of_chunk(path: Path, offset: int, xml: bytes, stats: DumpStats) -> It
 def _pages_of_stream(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
     """Pages of a file that cannot be cut, as they come; what follows a damaged place is lost."""
     parser: Any = ElementTree.XMLPullParser(events=("start", "end"))
-    opener = bz2.open if shard.kind == "bz2" else gzip.open
     num_pages = 0
     root: ElementTree.Element | None = None
     try:
-        with opener(shard.path, "rb") as source:
+        with open_decompressed(shard.path) as source:
             while block := source.read(_READ_BYTES):
                 parser.feed(block)
                 for event, element in parser.read_events():
@@ -235,7 +242,7 @@ def _pages_of_stream(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
                         if page:
                             yield page
         parser.close()
-    except (OSError, EOFError, zlib.error, ElementTree.ParseError) as error:
+    except (*READ_ERRORS, ElementTree.ParseError) as error:
         stats.damage.append(f"{shard.path.name} after {num_pages:,} pages: {error}")
 
 
@@ -265,11 +272,3 @@ def _local_name(element: ElementTree.Element) -> str:
 
 def _text(element: ElementTree.Element | None) -> str:
     return (element.text or "").strip() if element is not None else ""
-
-
-def _head(path: Path, count: int) -> bytes:
-    try:
-        with io.FileIO(path) as handle:
-            return handle.read(count) or b""
-    except OSError as error:
-        raise DumpError(f"Cannot read dump {path}: {error.strerror}.") from error

@@ -258,3 +258,9 @@ def _is_hidden(prefix: str, namespaces: frozenset[str]) -> bool:
         or prefix.endswith(" talk")
         or bool(_LANGUAGE.fullmatch(prefix))
     )
+
+
+def is_in_other_namespace(target: str, namespaces: frozenset[str] = frozenset()) -> bool:
+    """Whether a link target such as `File:Apple.jpg` or `de:Apfel` is no article of this wiki."""
+    match = _NAMESPACE.match(target)
+    return match is not None and _is_hidden(match.group(1).strip().lower().replace("_", " "), namespaces)

@@ -1,6 +1,9 @@
 """Ingest on a real Ray."""
 
 import bz2
+import dataclasses
+import gzip
+import math
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -11,13 +14,14 @@ import numpy as np
 import pytest
 
 from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.corpus import ingest as ingest_module
+from deeped_ray.corpus import parsing
+from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS, WordCounts
 from deeped_ray.corpus.entities import Catalogue
-from deeped_ray.corpus.ingest import CorpusConfig, build_corpus
-from deeped_ray.corpus.pages import page_shards
+from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.corpus.strings import StringIndex
+from deeped_ray.corpus.wikidump import SiteInfo, cut_dump
 from deeped_ray.spread import spread
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
@@ -71,10 +75,10 @@ def kb(local_ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Kno
 def test_priors_count_links_after_redirects_and_titles_once(kb: KnowledgeBase) -> None:
     corpus = kb.open("corpus")
     catalogue, mentions = Catalogue(corpus), MentionTable(corpus)
-    found = [(catalogue.title(candidate.entity_id), candidate.num_links) for candidate in mentions.candidates("Apple")]
+    found = [(catalogue.title(candidate.entity_id), candidate.support) for candidate in mentions.candidates("Apple")]
     # the fruit: half a count for its title, one link of the disambiguation page; the company: two links
     assert sorted(found) == [("Apple", 1.5), ("Apple Inc.", 2.0)]
-    assert [candidate.num_links for candidate in mentions.candidates("apples")] == [1]
+    assert [candidate.support for candidate in mentions.candidates("apples")] == [1]
 
 
 def test_words_are_counted_per_entity_from_page_and_links(kb: KnowledgeBase) -> None:
@@ -95,12 +99,13 @@ def test_links_to_nowhere_are_counted(kb: KnowledgeBase) -> None:
     assert (summary["entities"], summary["redirects"], summary["disambiguation_pages"]) == (3, 1, 1)
 
 
-@pytest.mark.parametrize(("shard_mb", "partitions"), [(0.0003, 1), (0.0006, 7)])
+@pytest.mark.parametrize(("num_shards", "partitions"), [(1, 1), (2, 5), (7, 7)])
 def test_the_corpus_does_not_depend_on_how_the_dump_is_cut(
-    kb: KnowledgeBase, tmp_path: Path, shard_mb: float, partitions: int
+    kb: KnowledgeBase, tmp_path: Path, num_shards: int, partitions: int
 ) -> None:
-    cut = ingest(tmp_path, shard_mb=shard_mb, partitions=partitions)
-    assert len(page_shards(cut.open("pages"))) > 1
+    size = (kb.root.parent / "dump.xml").stat().st_size
+    cut = ingest(tmp_path, shard_mb=math.ceil(size / num_shards) / 2**20, partitions=partitions)
+    assert len(cut_dump(tmp_path / "dump.xml", shard_bytes=math.ceil(size / num_shards))) == num_shards
     assert cut.open("corpus").id == kb.open("corpus").id
 
 
@@ -136,17 +141,17 @@ def test_a_killed_run_goes_on_with_the_shards_that_are_missing(
 
     def interrupted_spread(function: Any, items: Any, *shared: Any) -> Iterator[Any]:
         for result in spread(function, items, *shared):
-            if function is ingest_module._parse_shard:
+            if function is parsing._parse_shard:
                 parsed.append(result[0][0])
                 if len(parsed) == 2:
                     raise KeyboardInterrupt
             yield result
 
-    monkeypatch.setattr(ingest_module, "spread", interrupted_spread)
+    monkeypatch.setattr(parsing, "spread", interrupted_spread)
     with pytest.raises(KeyboardInterrupt):
         ingest(tmp_path, shard_mb=0.0003)
     resumed = ingest(tmp_path, shard_mb=0.0003)
-    assert sorted(set(parsed)) == list(range(len(page_shards(resumed.open("pages")))))
+    assert sorted(set(parsed)) == list(range(max(parsed) + 1))
     assert len(parsed) < 2 + len(set(parsed))  # the two that were finished are not read again
     assert resumed.open("corpus").id == kb.open("corpus").id
     assert list((resumed.root / "runs").iterdir()) == []
@@ -171,3 +176,57 @@ def test_a_dump_without_frequent_words_says_which_option_to_change(local_ray_ses
     dump = write_dump(tmp_path / "dump.xml", PAGES)
     with pytest.raises(DeepEdError, match="--min-word-count"):
         build_corpus(KnowledgeBase(tmp_path / "kb", create=True), CorpusConfig(dump=(str(dump),), min_word_count=1000))
+
+
+def test_further_sources_of_priors_are_merged_by_the_rule_asked_for(local_ray_session: None, tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "dump.xml", PAGES)
+    (tmp_path / "counts.tsv").write_text("Apple\tApple Computer\t6\ntree\tOrchard\t2\nApple\tPear\t9\nbroken\n")
+    (tmp_path / "means.tsv").write_text('"Apple"\tOrchard\n' * 2 + '"Apple"\tApple\n')
+    (tmp_path / "pem.txt").write_text("firm\t4\t2,4\t\n")  # a page id without a title
+    sources = (f"counts:{tmp_path / 'counts.tsv'}", f"yago:{tmp_path / 'means.tsv'}", f"deep-ed:{tmp_path / 'pem.txt'}")
+    config = dataclasses.replace(config_for(dump), priors=sources, merge_priors="deep-ed")
+    kb = KnowledgeBase(tmp_path / "kb", create=True)
+    summary = build_corpus(kb, config)
+    catalogue, mentions = Catalogue(kb.open("corpus")), MentionTable(kb.open("corpus"))
+    apple = {catalogue.title(each.entity_id): (each.prior, each.support) for each in mentions.candidates("Apple")}
+    # counts 1.5 (fruit) and 2 + 6 (company) of 9.5; YAGO adds a half each to the fruit and the orchard
+    assert apple == {
+        "Apple Inc.": pytest.approx((8 / 9.5, 8)),
+        "Apple": pytest.approx((1.5 / 9.5 + 0.5, 2.5)),
+        "Orchard": pytest.approx((0.5, 1)),
+    }
+    assert [catalogue.title(each.entity_id) for each in mentions.candidates("firm")] == ["Apple Inc."]
+    assert (summary["prior_counts"], summary["prior_counts_without_entity"]) == (6, 1)
+    assert summary["unreadable_prior_lines"] == 1
+
+
+def test_the_summary_says_how_much_memory_workers_took(local_ray_session: None, tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "dump.xml", PAGES)
+    summary = build_corpus(KnowledgeBase(tmp_path / "kb", create=True), config_for(dump))
+    assert 0 < summary["peak_worker_gib"] < summary["memory_gb"] == 2.0
+
+
+def test_extracted_text_gives_the_same_links_as_the_dump(kb: KnowledgeBase, tmp_path: Path) -> None:
+    docs = (
+        '<doc id="1" title="Apple">\nApple\n\nSweet <a href="Apple%20Inc.">Apple</a> fruit on trees\n</doc>\n'
+        '<doc id="2" title="Apple Inc.">\nApple Inc.\n\nMakes computers, not the <a href="apple">apple</a> of trees\n</doc>\n'
+    )
+    (tmp_path / "wiki_00").write_text(docs)
+    extracted = KnowledgeBase(tmp_path / "kb", create=True)
+    summary = build_corpus(extracted, config_for(tmp_path / "wiki_00"))
+    assert (summary["pages"], summary["links"], summary["followed_links"]) == (2, 2, 2)
+    corpus, whole = extracted.open("corpus"), kb.open("corpus")
+    words = [
+        {StringIndex(part.path, "vocabulary")[int(word)] for word in WordCounts(part, PAGE_WORDS)[0].words}
+        for part in (corpus, whole)
+    ]
+    assert words[0] == words[1]
+
+
+def test_pages_of_a_file_that_cannot_be_cut_are_parsed_by_the_lot(tmp_path: Path) -> None:
+    dump = tmp_path / "dump.xml.gz"
+    dump.write_bytes(gzip.compress(write_dump(tmp_path / "dump.xml", PAGES).read_bytes()))
+    (shard,) = cut_dump(dump, shard_bytes=100)
+    num_pages, _ = parsing._parse_shard((0, shard, SiteInfo()), tmp_path, 1, 250)
+    assert num_pages == 5
+    assert len(list(tmp_path.glob("pages-000000-*.parquet"))) == 2

@@ -7,8 +7,12 @@ from deeped_ray.artifacts import Part
 from deeped_ray.corpus.priors import (
     MAX_CANDIDATES,
     MentionTable,
+    MergeRule,
     PriorCandidate,
+    SourceCounts,
+    join_folded,
     mention_rows,
+    merge_sources,
     reduce_mentions,
     title_mentions,
 )
@@ -22,6 +26,7 @@ def table_of(folder: Path, *counts: dict[tuple[str, int], float]) -> MentionTabl
         rows = mention_rows(shard)
         spill(path, rows, np.zeros(len(rows), dtype=np.int64), 1)
     reduce_mentions(paths, 0, folder, "mentions")
+    join_folded([folder / "mentions"], folder)
     return MentionTable(Part("corpus", "0", folder, {}))
 
 
@@ -66,3 +71,59 @@ def test_titles_are_mentions_with_and_without_their_qualifier() -> None:
         ("Paris, Texas", 4, 0.5),
         ("Paris", 4, 0.5),
     }
+
+
+def merged(rows: list[tuple[str, int, int, float]], rule: MergeRule, uniform: tuple[int, ...] = ()) -> dict[int, float]:
+    """Entity -> prior of the one mention that the rows (mention, entity, source, support) are about."""
+    columns = zip(*sorted(rows), strict=True)
+    _, entity, source, support = (np.array(column) for column in columns)
+    found = merge_sources(
+        SourceCounts(np.zeros(len(rows), np.int64), entity, source, support), rule=rule, uniform_sources=uniform
+    )
+    return dict(zip(found.entity.tolist(), found.prior.tolist(), strict=True))
+
+
+TWO_INDEXES_AND_YAGO = [("m", 1, 0, 30.0), ("m", 2, 0, 10.0), ("m", 1, 1, 10.0), ("m", 2, 2, 1.0), ("m", 3, 2, 1.0)]
+
+
+def test_paper_rule_averages_the_sources_that_know_the_mention() -> None:
+    # links 30:10, web 10:0, YAGO 0:1:1 -> (3/4 + 1 + 0) / 3, (1/4 + 0 + 1/2) / 3, (0 + 0 + 1/2) / 3
+    priors = merged(TWO_INDEXES_AND_YAGO, "paper", (2,))
+    assert priors == pytest.approx({1: 1.75 / 3, 2: 0.75 / 3, 3: 0.5 / 3})
+    assert merged(TWO_INDEXES_AND_YAGO[:2], "paper") == pytest.approx({1: 0.75, 2: 0.25})
+
+
+def test_deep_ed_rule_adds_counts_then_yago_up_to_one() -> None:
+    # counts 40:10 -> 0.8, 0.2; YAGO adds a half to its two
+    assert merged(TWO_INDEXES_AND_YAGO, "deep-ed", (2,)) == pytest.approx({1: 0.8, 2: 0.7, 3: 0.5})
+    assert merged([("m", 1, 0, 5.0), ("m", 1, 1, 1.0)], "deep-ed", (1,)) == {1: 1.0}
+    assert merged([("m", 1, 1, 1.0), ("m", 2, 1, 1.0)], "deep-ed", (1,)) == {1: 0.5, 2: 0.5}
+
+
+def test_the_rules_agree_where_links_are_the_only_source(tmp_path: Path) -> None:
+    rows = [("m", entity, 0, float(entity % 7 + 1)) for entity in range(90)]
+    assert merged(rows, "paper") == pytest.approx(merged(rows, "deep-ed"))
+    assert sum(merged(rows, "paper").values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("surface", "mention", "rule"),
+    [
+        ("Apple", "Apple", "exact"),
+        ("NEW YORK", "New York", "capitalised"),
+        ("U.S.", "U.S.", "exact"),
+        ("IBM", "IBM", "exact"),
+        ("new york", "New York", "lower-cased"),
+        ("iphone", "iPhone", "lower-cased"),
+        ("(Apple)", "Apple", "without punctuation"),
+        ("Apple's", "Apple", "without punctuation"),
+        ("NEW YORK.", "New York", "without punctuation"),
+        ("Pear", "", "unknown"),
+        ("...", "", "unknown"),
+    ],
+)
+def test_look_up_falls_back_in_order(tmp_path: Path, surface: str, mention: str, rule: str) -> None:
+    counts = {("Apple", 1): 6.0, ("New York", 5): 9.0, ("U.S.", 6): 9.0, ("U.s.", 7): 1.0, ("Ibm", 8): 1.0}
+    table = table_of(tmp_path, counts | {("IBM", 9): 5.0, ("iPhone", 10): 3.0, ("IPHONe", 11): 2.0})
+    match = table.match(surface)
+    assert (match.mention, match.rule) == (mention, rule)

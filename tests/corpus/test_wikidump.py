@@ -15,6 +15,7 @@ from deeped_ray.corpus.wikidump import (
     read_shard,
     read_siteinfo,
 )
+from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
 
 PAGES = page_xml("apple_pie", "An [[Apple]] &amp;amp; more", page_id=5) + page_xml(
@@ -56,7 +57,7 @@ def test_other_namespaces_and_untitled_pages_are_counted_and_left_out(tmp_path: 
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DumpError, match=r"Cannot read dump .*nowhere\.xml: No such file"):
+    with pytest.raises(DeepEdError, match=r"Cannot read .*nowhere\.xml: No such file"):
         read(tmp_path / "nowhere.xml")
 
 

@@ -1,0 +1,70 @@
+"""What a corpus is made of, and how finely the work is cut."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from deeped_ray.corpus.prior_sources import PriorSource
+from deeped_ray.corpus.priors import MergeRule
+from deeped_ray.corpus.wikidump import find_dumps
+from deeped_ray.mini import MINI_DUMP
+from deeped_ray.types import DeepEdError
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusConfig:
+    """How a dump becomes a corpus."""
+
+    dump: Annotated[
+        tuple[str, ...],
+        "MediaWiki export XML, plain, .bz2 (multistream or not) or .gz, or WikiExtractor output with links; file, folder or glob; default: the mini encyclopedia that ships with deeped-ray",
+    ] = ()
+    priors: Annotated[
+        tuple[str, ...],
+        "a further source of p(e|m): counts:FILE (mention, title, count as TSV or Parquet), deep-ed:FILE, crosswikis:FILE, yago:FILE",
+    ] = ()
+    merge_priors: Annotated[
+        MergeRule, "how sources of p(e|m) are merged: paper (average) or deep-ed (counts added, YAGO added on top)"
+    ] = "paper"
+    min_word_count: Annotated[int, "a word must occur this often in the dump to enter the vocabulary"] = 10
+    link_window: Annotated[
+        int, "words around a hyperlink that count as co-occurring with its entity, half on each side"
+    ] = 20
+    min_links_without_page: Annotated[
+        int, "a title without a page is an entity if it is linked this often; 0: never"
+    ] = 2
+    memory_gb: Annotated[
+        float, "memory a worker may take, in GiB: how finely dump and tables are cut follows from it"
+    ] = 2.0
+    shard_mb: Annotated[float, "megabytes of dump, as on disk, per task; 0: by --memory-gb"] = 0.0
+    partitions: Annotated[int, "reduce tasks; 0: by --memory-gb and the size of the dump"] = 0
+    strict: Annotated[bool, "fail when a stretch of the dump is damaged, instead of skipping it"] = False
+
+    def __post_init__(self) -> None:
+        if self.min_word_count < 1 or self.link_window < 2 or self.min_links_without_page < 0:
+            raise DeepEdError(
+                "--min-word-count must be at least 1, --link-window at least 2, --min-links-without-page at least 0."
+            )
+        if self.memory_gb < 0.5 or self.shard_mb < 0 or self.partitions < 0:
+            raise DeepEdError("--memory-gb must be at least 0.5, --shard-mb and --partitions at least 0.")
+
+    def dumps(self) -> list[Path]:
+        return find_dumps(self.dump) if self.dump else [MINI_DUMP]
+
+    def sources(self) -> list[PriorSource]:
+        return [PriorSource.open(spec) for spec in self.priors]
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(self.memory_gb * 2**30)
+
+    @property
+    def shard_bytes(self) -> int:
+        """A worker's peak grows by about 60 bytes per byte of a bzip2 dump's shard."""
+        return math.ceil(self.shard_mb * 2**20) or min(4 * 2**20, self.memory_bytes // 256)
+
+    def num_partitions(self) -> int:
+        """A reducer sorts its share of the counts, about 20 bytes per byte of dump, in half of its memory."""
+        total = sum(path.stat().st_size for path in [*self.dumps(), *(source.path for source in self.sources())])
+        return self.partitions or max(16, math.ceil(40 * total / self.memory_bytes))

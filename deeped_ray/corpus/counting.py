@@ -1,0 +1,284 @@
+"""Parsed pages -> entity catalogue, p(e|m), word-entity counts and hyperlink graph: the part `corpus`."""
+
+import functools
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deeped_ray.artifacts import Part
+from deeped_ray.corpus import cooccurrence, entities, priors
+from deeped_ray.corpus.config import CorpusConfig
+from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS
+from deeped_ray.corpus.pages import page_shards, read_pages
+from deeped_ray.corpus.prior_sources import SourceShard, cut_source, read_shard
+from deeped_ray.corpus.shuffle import (
+    concatenate_arrays,
+    concatenate_offsets,
+    partition_of_ids,
+    read_json,
+    read_summary,
+    spill,
+    spill_by_hash,
+    write_json,
+)
+from deeped_ray.corpus.strings import StringIndex, read_strings, write_hashed_strings
+from deeped_ray.progress import Progress
+from deeped_ray.spread import peak_memory_gib, run_tasks, spread
+from deeped_ray.text import content_words, normalize_mention
+from deeped_ray.types import DeepEdError
+
+GRAPH = "links"
+_LOT = 2_000_000
+"""Names, or distinct (mention, entity) pairs, that a task holds before it spills them."""
+
+
+def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) -> float:
+    num_partitions = config.num_partitions()
+    titles = pq.read_table(sorted(pages.path.glob("titles-*.parquet")))
+    resolution = entities.resolve(titles, min_links_without_page=config.min_links_without_page)
+    num_entities = len(resolution.row_of_entity)
+    if not num_entities:
+        raise DeepEdError("The dump has no article: only redirects, disambiguation pages or other namespaces.")
+    entities.write_names(folder, titles, resolution)
+    num_words = _write_vocabulary(pages, config.min_word_count, folder)
+    lots = [*range(0, len(read_strings(folder, "titles")), _LOT)]
+    peaks = [run_tasks("names", "lots of titles", _spill_names, lots, work, folder, num_partitions)]
+    np.save(work / "page_ids.npy", titles["page_id"].to_numpy()[resolution.row_of_entity[: resolution.num_pages]])
+
+    shards = page_shards(pages)
+    progress = Progress("count", "bytes of pages", sum(shard.stat().st_size for shard in shards))
+    todo = [shard for shard in shards if not (work / f"{GRAPH}-{shard.stem}.arrow").exists()]
+    progress.skip(sum(shard.stat().st_size for shard in set(shards) - set(todo)))
+    for shard, memory in spread(_count_shard, todo, work, folder, num_entities, config.link_window, num_partitions):
+        peaks.append(memory)
+        progress.advance(shard.stat().st_size)
+    summaries = [read_summary(work / f"{GRAPH}-{shard.stem}.arrow") for shard in shards]
+    external = _read_sources(config, work, folder)
+
+    pieces = work / "pieces"
+    pieces.mkdir(exist_ok=True)
+    uniform = [number for number, source in enumerate(config.sources(), start=1) if source.is_uniform]
+    merging = (config.merge_priors, uniform)
+    peaks.append(
+        run_tasks(
+            "reduce",
+            "partitions",
+            _reduce_partition,
+            range(num_partitions),
+            work,
+            pieces,
+            num_entities,
+            num_partitions,
+            merging,
+        )
+    )
+    _join_pieces(pieces, folder, num_partitions)
+    page_offsets, page_counts = (
+        np.load(folder / f"{PAGE_WORDS}.offsets.npy"),
+        np.load(folder / f"{PAGE_WORDS}.counts.npy"),
+    )
+    in_links = np.bincount(
+        np.load(folder / f"{GRAPH}.words.npy"), weights=np.load(folder / f"{GRAPH}.counts.npy"), minlength=num_entities
+    )
+    page_words = np.add.reduceat(np.append(page_counts, 0), page_offsets[:-1]) * (np.diff(page_offsets) > 0)
+    entities.write_entities(
+        folder, titles, resolution, num_links=in_links.astype(np.int64), num_words=page_words.astype(np.int64)
+    )
+    summary = {
+        "entities": num_entities,
+        "entities_without_page": num_entities - resolution.num_pages,
+        "linked_targets": int(np.count_nonzero(titles["num_links"].to_numpy())),
+        "followed_links": sum(found["links"] for found in summaries),
+        "dead_links": sum(found["dead_links"] for found in summaries),
+        "mentions": len(np.load(folder / "mentions.hashes.npy", mmap_mode="r")),
+        "vocabulary": num_words,
+        "tokens": sum(found["tokens"] for found in summaries),
+        **external,
+    }
+    write_json(folder / "summary.json", summary)
+    return max(peaks)
+
+
+def _spill_names(start: int, work: Path, corpus: Path, num_partitions: int) -> float:
+    """Task: titles and redirects enter the mention table beside the links."""
+    names = read_strings(corpus, "titles").slice(start, _LOT).to_pylist()
+    found = np.load(corpus / "titles.entities.npy", mmap_mode="r")[start : start + _LOT].tolist()
+    spill_by_hash(work / f"mentions-titles-{start:010d}.arrow", priors.title_mentions(names, found), num_partitions)
+    return peak_memory_gib()
+
+
+def _count_shard(shard: Path, work: Path, corpus: Path, num_entities: int, window: int, num_partitions: int) -> float:
+    """Task: follow the links of one shard; spill mentions, page words, link words and edges between entities."""
+    vocabulary = _vocabulary(corpus)
+    names = _Names(corpus)
+    mentions: Counter[tuple[str, int]] = Counter()
+    page_pairs: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
+    link_pairs: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
+    edges: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
+    num_tokens = num_links = num_dead_links = 0
+    for page in read_pages(shard):
+        if page.redirect is not None:
+            continue
+        targets = np.array([names.entity(link.target) for link in page.links], dtype=np.int64)
+        followed = targets[targets >= 0]
+        links = [link for link, target in zip(page.links, targets, strict=True) if target >= 0]
+        num_links += len(links)
+        num_dead_links += len(page.links) - len(links)
+        mentions.update(
+            (normalize_mention(page.text[link.start : link.end]), int(target))
+            for link, target in zip(links, followed, strict=True)
+        )
+        if page.is_disambiguation:
+            continue
+        own = names.entity(page.title)
+        tokens = cooccurrence.tokenize_to_ids(page.text, vocabulary)
+        num_tokens += len(tokens.ids)
+        if links:
+            position, words = cooccurrence.link_words(tokens, links, window=window)
+            link_pairs.append((followed[position], words))
+        if own >= 0:
+            title_ids = [vocabulary[word] for word in content_words(page.title) if word in vocabulary]
+            ids = np.concatenate([tokens.ids[tokens.ids >= 0], np.array(title_ids, dtype=np.int64)])
+            page_pairs.append((np.full(len(ids), own), ids))
+            edges.append((np.full(len(followed), own), followed))
+    rows = priors.mention_rows({key: float(count) for key, count in mentions.items() if key[0]})
+    spill_by_hash(work / f"mentions-{shard.stem}.arrow", rows, num_partitions)
+    summary = {"tokens": num_tokens, "links": num_links, "dead_links": num_dead_links}
+    for name, pairs in ((PAGE_WORDS, page_pairs), (LINK_WORDS, link_pairs), (GRAPH, edges)):
+        nothing = np.array([], dtype=np.int64)
+        first, second = (np.concatenate(column) for column in zip(*pairs, strict=True)) if pairs else (nothing, nothing)
+        table = cooccurrence.count_pairs(first, second)
+        partitions = partition_of_ids(table["entity"].to_numpy(), num_entities, num_partitions)
+        spill(work / f"{name}-{shard.stem}.arrow", table, partitions, num_partitions, summary)
+    return peak_memory_gib()
+
+
+def _read_sources(config: CorpusConfig, work: Path, folder: Path) -> dict[str, int]:
+    """Spill the counts of every further source of priors; returns how many of them led to an entity."""
+    shards = [
+        (number, place, shard)
+        for number, source in enumerate(config.sources(), start=priors.ANCHORS + 1)
+        for place, shard in enumerate(cut_source(source, shard_bytes=8 * config.shard_bytes))
+    ]
+    if not shards:
+        return {}
+    total: Counter[str] = Counter(prior_counts=0, prior_counts_without_entity=0, unreadable_prior_lines=0)
+    progress = Progress("sources", "shards", len(shards))
+    todo = [item for item in shards if not _finished(work, *item[:2]).exists()]
+    progress.skip(len(shards) - len(todo))
+    for _ in spread(_spill_source, todo, work, folder, config.num_partitions()):
+        progress.advance()
+    for number, place, _ in shards:
+        total.update(read_json(_finished(work, number, place)))
+    return dict(total)
+
+
+def _spill_source(item: tuple[int, int, SourceShard], work: Path, folder: Path, num_partitions: int) -> None:
+    """Task: the mentions of one shard, spilled by the lot."""
+    source, place, shard = item
+    names, page_ids = _Names(folder), np.load(work / "page_ids.npy")
+    total: Counter[str] = Counter()
+    counts: defaultdict[tuple[str, int], float] = defaultdict(float)
+    lot = 0
+
+    def spill_lot() -> None:
+        nonlocal lot
+        path = work / f"mentions-source-{source:03d}-{place:06d}-{lot:04d}.arrow"
+        spill_by_hash(path, priors.mention_rows(counts, source=source), num_partitions)
+        counts.clear()
+        lot += 1
+
+    for found in read_shard(shard):
+        if found is None:
+            total["unreadable_prior_lines"] += 1
+            continue
+        entity = names.entity(found.title) if found.title else -1
+        if entity < 0 <= found.page_id:  # articles are numbered by page id
+            place_of_id = int(np.searchsorted(page_ids, found.page_id))
+            is_known = place_of_id < len(page_ids) and page_ids[place_of_id] == found.page_id
+            entity = place_of_id if is_known else -1
+        total["prior_counts" if entity >= 0 else "prior_counts_without_entity"] += 1
+        if entity >= 0:
+            counts[found.mention, entity] += found.support
+        if len(counts) >= _LOT:
+            spill_lot()
+    spill_lot()
+    write_json(_finished(work, source, place), total)
+
+
+def _finished(work: Path, source: int, place: int) -> Path:
+    return work / f"finished-source-{source:03d}-{place:06d}.json"
+
+
+def _reduce_partition(
+    partition: int,
+    work: Path,
+    pieces: Path,
+    num_entities: int,
+    num_partitions: int,
+    merging: tuple[priors.MergeRule, list[int]],
+) -> float:
+    """Task: one partition of the mention table and of every CSR array."""
+    rule, uniform = merging
+    paths = sorted(work.glob("mentions-*.arrow"))
+    priors.reduce_mentions(paths, partition, pieces, f"mentions-{partition:04d}", rule=rule, uniform_sources=uniform)
+    first, last = (-(-border * num_entities // num_partitions) for border in (partition, partition + 1))
+    for name in (PAGE_WORDS, LINK_WORDS, GRAPH):
+        cooccurrence.reduce_counts(
+            sorted(work.glob(f"{name}-*.arrow")), partition, first, last, pieces / f"{name}-{partition:04d}"
+        )
+    return peak_memory_gib()
+
+
+def _join_pieces(pieces: Path, folder: Path, num_partitions: int) -> None:
+    """Partitions follow each other in hash and entity order, so joining is appending."""
+
+    def pieces_of(name: str, suffix: str) -> list[Path]:
+        return [pieces / f"{name}-{partition:04d}.{suffix}" for partition in range(num_partitions)]
+
+    for name in (PAGE_WORDS, LINK_WORDS, GRAPH):
+        concatenate_offsets(pieces_of(name, "offsets.npy"), folder / f"{name}.offsets.npy")
+        for suffix in ("words.npy", "counts.npy"):
+            concatenate_arrays(pieces_of(name, suffix), folder / f"{name}.{suffix}")
+    concatenate_offsets(pieces_of("mentions", "offsets.npy"), folder / "mentions.offsets.npy")
+    for suffix in ("entities.npy", "priors.npy", "counts.npy"):
+        concatenate_arrays(pieces_of("mentions", suffix), folder / f"mentions.{suffix}")
+    names = [f"mentions-{partition:04d}" for partition in range(num_partitions)]
+    hashes = np.concatenate([np.load(pieces / f"{name}.hashes.npy") for name in names])
+    write_hashed_strings(folder, "mentions", hashes, pa.chunked_array([read_strings(pieces, name) for name in names]))
+    priors.join_folded([pieces / name for name in names], folder)
+
+
+class _Names:
+    """Title -> entity id, by the sorted hashes of the corpus part being written; collisions were ruled out by `resolve`."""
+
+    def __init__(self, corpus: Path) -> None:
+        self._index = StringIndex(corpus, "titles")
+        self._entities = np.load(corpus / "titles.entities.npy", mmap_mode="r")
+        self._found: dict[str, int] = {}
+
+    def entity(self, title: str) -> int:
+        if title not in self._found:
+            row = self._index.find(title)
+            self._found[title] = -1 if row is None else int(self._entities[row])
+        return self._found[title]
+
+
+@functools.lru_cache(maxsize=1)
+def _vocabulary(corpus: Path) -> dict[str, int]:
+    """Word -> id; kept by a worker for the shards that follow."""
+    return {word: word_id for word_id, word in enumerate(read_strings(corpus, "vocabulary").to_pylist())}
+
+
+def _write_vocabulary(pages: Part, min_count: int, folder: Path) -> int:
+    """Content words frequent enough to count, in hash order, with their frequencies."""
+    table = pq.read_table(sorted(pages.path.glob("words-*.parquet")), filters=[("count", ">=", min_count)])
+    if not table.num_rows:
+        raise DeepEdError(f"No word of the dump occurs {min_count} times. Lower --min-word-count.")
+    write_hashed_strings(folder, "vocabulary", table["hash"].to_numpy(), table["word"])
+    np.save(folder / "vocabulary.counts.npy", table["count"].to_numpy())
+    return int(table.num_rows)

@@ -16,9 +16,14 @@ from deeped_ray import __version__
 from deeped_ray.evaluation.report import table
 
 
-def parse(doc: str | None, *, needs_kb: bool, dump: Path | None = None) -> argparse.Namespace:
+def parser_of(doc: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write ratio and raw figures to this file")
+    return parser
+
+
+def parse(doc: str | None, *, needs_kb: bool, dump: Path | None = None) -> argparse.Namespace:
+    parser = parser_of(doc)
     if needs_kb:
         parser.add_argument(
             "--kb", type=Path, default=Path("kb/mini"), help="knowledge base (default: kb/mini, made by `make demo`)"

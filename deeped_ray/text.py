@@ -42,7 +42,8 @@ def normalize_title(title: str) -> str:
 
 def normalize_mention(surface: str) -> str:
     """Surface strings are compared in NFC with single spaces; case is kept."""
-    return _SPACES.sub(" ", unicodedata.normalize("NFC", surface)).strip()
+    text = surface if surface.isascii() else unicodedata.normalize("NFC", surface)
+    return " ".join(text.replace("_", " ").split())
 
 
 def capitalize_words(text: str) -> str:

@@ -231,23 +231,25 @@ class MentionTable:
         if mention.isupper() and (capitalized := capitalize_words(mention)) != mention:
             other = self._mentions.find(capitalized)
             if other is not None and (row is None or self._total(row) <= self._total(other)):
-                return self._match(other, "capitalised")
+                return Match(capitalized, "capitalised", self._candidates(other))
         if row is not None:
-            return self._match(row, "exact")
+            return Match(mention, "exact", self._candidates(row))
         row = self._find_folded(mention)
         if row is not None:
-            return self._match(row, "lower-cased")
+            return Match(self._mentions[row], "lower-cased", self._candidates(row))
         for bare in (mention.strip(_PUNCTUATION), _POSSESSIVE.sub("", mention)):
-            row = self._mentions.find(bare) if bare and bare != mention else None
-            row = self._find_folded(bare) if row is None and bare != mention else row
+            if bare in (mention, ""):
+                continue
+            row = self._mentions.find(bare)
+            row = self._find_folded(bare) if row is None else row
             if row is not None:
-                return self._match(row, "without punctuation")
+                return Match(self._mentions[row], "without punctuation", self._candidates(row))
         return Match("", "unknown", [])
 
-    def _match(self, row: int, rule: Literal["exact", "capitalised", "lower-cased", "without punctuation"]) -> Match:
-        cells = slice(self._offsets[row], self._offsets[row + 1])
-        columns = (self._entities[cells].tolist(), self._priors[cells].tolist(), self._counts[cells].tolist())
-        return Match(self._mentions[row], rule, list(map(PriorCandidate, *columns)))
+    def _candidates(self, row: int) -> list[PriorCandidate]:
+        start, end = self._offsets[row], self._offsets[row + 1]
+        columns = (self._entities[start:end], self._priors[start:end], self._counts[start:end])
+        return [PriorCandidate(*cells) for cells in zip(*(column.tolist() for column in columns), strict=True)]
 
     def _total(self, row: int) -> float:
         return float(self._counts[self._offsets[row] : self._offsets[row + 1]].sum())
@@ -255,7 +257,7 @@ class MentionTable:
     def _find_folded(self, mention: str) -> int | None:
         lowered = mention.lower()
         key = np.uint64(hash64(lowered))
-        place = int(np.searchsorted(self._folded, key))
+        place = int(self._folded.searchsorted(key))
         if place == len(self._folded) or self._folded[place] != key:
             return None
         row = int(self._folded_rows[place])

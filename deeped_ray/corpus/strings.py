@@ -66,7 +66,7 @@ class StringIndex:
 
     def find(self, string: str) -> int | None:
         key = np.uint64(hash64(string))
-        row = int(np.searchsorted(self._hashes, key))
+        row = int(self._hashes.searchsorted(key))
         while row < len(self._hashes) and self._hashes[row] == key:
             if self[row] == string:
                 return row

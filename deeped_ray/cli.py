@@ -16,6 +16,7 @@ from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.embeddings.words import Words, ranked_words
+from deeped_ray.evaluation.relatedness import RelatednessConfig, relatedness
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate, report_table, table
 from deeped_ray.linking.linker import Linker, Span
 from deeped_ray.options import USER_ERROR, OneLineParser, add_options, config_from
@@ -92,6 +93,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_options(scores, EvaluationConfig)
 
+    related = _command(
+        commands,
+        "relatedness",
+        _relatedness,
+        "compare entity vectors with judgements of relatedness",
+        "deeped relatedness --kb KB --dataset kore:KORE.txt --dataset pairs:WikiSim-353.txt",
+    )
+    add_options(related, RelatednessConfig)
+
     info = _command(commands, "info", _info, "show what a knowledge base holds", "deeped info KB", kb_option=False)
     info.add_argument("kb", metavar="KB", help="knowledge-base folder")
     info.add_argument("--verify", action="store_true", help="read every file and compare it with its checksum")
@@ -165,6 +175,14 @@ def _evaluate(args: argparse.Namespace) -> tuple[Any, str]:
         except OSError as error:
             raise DeepEdError(f"Cannot write {args.json}: {error.strerror}.") from error
     return data, report_table(reports)
+
+
+def _relatedness(args: argparse.Namespace) -> tuple[Any, str]:
+    config = config_from(args, RelatednessConfig)
+    if not config.dataset:
+        raise DeepEdError("Give at least one --dataset: kore:FILE, pairs:FILE or ceccarelli:FILE.")
+    scores = relatedness(KnowledgeBase(args.kb), config)
+    return scores, "\n\n".join(table(list(row), [tuple(row.values())]) for row in scores)
 
 
 def _info(args: argparse.Namespace) -> tuple[Any, str]:

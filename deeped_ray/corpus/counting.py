@@ -32,7 +32,7 @@ from deeped_ray.text import content_words, normalize_mention
 from deeped_ray.types import DeepEdError
 
 GRAPH = "links"
-_LOT = 2_000_000
+_LOT = 250_000
 """Names, or distinct (mention, entity) pairs, that a task holds before it spills them."""
 
 

@@ -191,6 +191,7 @@ class Catalogue:
         self.page_ids = table.column("page_id").to_numpy()
         self.num_links = table.column("num_links").to_numpy()
         self.num_words = table.column("num_words").to_numpy()
+        self._article_ids = self.page_ids[table.column("has_page").to_numpy()]
         self._names = StringIndex(part.path, "titles")
         self._name_entities = part.array("titles.entities")
 
@@ -205,6 +206,12 @@ class Catalogue:
         """The entity of a title, after redirects; None for a title the knowledge base does not have."""
         row = self._names.find(normalize_title(title))
         return None if row is None else int(self._name_entities[row])
+
+    def find_page(self, page_id: int) -> int | None:
+        """The entity of an article's page id; articles are numbered in the order of their ids, before all other entities."""
+        place = int(np.searchsorted(self._article_ids, page_id))
+        is_known = place < len(self._article_ids) and self._article_ids[place] == page_id
+        return place if is_known else None
 
     def require(self, title: str) -> int:
         entity_id = self.find(title)

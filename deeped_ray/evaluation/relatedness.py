@@ -1,0 +1,228 @@
+"""How well cosines of entity vectors agree with people's judgement of relatedness (section 7, table 1).
+
+    kore:FILE         a title, then its related titles on lines that start with a tab, most related first
+    pairs:FILE        TSV of title, title, judgement; a header may name the columns `matchA`, `matchB`, `relatedness`
+    ceccarelli:FILE   `label qid:N ... # id-id`: page ids of a target and a candidate, 1 for related ones
+
+An entity without a vector has cosine 0 with all others. Ties are ranked by title, which knows nothing of the judgement.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.stats
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.compressed import READ_ERRORS, open_decompressed
+from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.types import DeepEdError
+
+Discount = Literal["standard", "deep-ed"]
+NDCG_AT = (1, 5, 10)
+_SVM_LINE = re.compile(r"(\d+)\s+qid:(\S+)\s.*?#\s*(\d+)-(\d+)\s*$")
+
+
+class Query(NamedTuple):
+    """A target with candidates and how related they were judged; titles, or page ids as numbers."""
+
+    target: str | int
+    candidates: list[str | int]
+    judgements: list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelatednessConfig:
+    """Which judgements to compare with."""
+
+    dataset: Annotated[tuple[str, ...], "kore:FILE, pairs:FILE or ceccarelli:FILE"] = ()
+    discount: Annotated[Discount, "of rank r in NDCG: 1 / log2(1 + r), or the authors' code's 1 / log2(max(2, r))"] = (
+        "standard"
+    )
+
+    def __post_init__(self) -> None:
+        for spec in self.dataset:
+            _kind_and_path(spec)
+
+
+def relatedness(kb: KnowledgeBase, config: RelatednessConfig) -> list[dict[str, Any]]:
+    """The scores of the current vectors on every data set."""
+    catalogue = Catalogue(kb.open("corpus"))
+    vectors = kb.open("vectors").array("vectors")
+    return [
+        {
+            "dataset": spec,
+            **score_relatedness(
+                read_queries(spec), catalogue, vectors, kind=spec.partition(":")[0], discount=config.discount
+            ),
+        }
+        for spec in config.dataset
+    ]
+
+
+def score_relatedness(
+    queries: Sequence[Query],
+    catalogue: Catalogue,
+    vectors: npt.NDArray[np.float32],
+    *,
+    kind: str,
+    discount: Discount = "standard",
+) -> dict[str, float]:
+    """Spearman's rank correlation for kore and pairs; NDCG and MAP for ceccarelli; and how many entities are known."""
+    found = [[_entity(catalogue, name) for name in (query.target, *query.candidates)] for query in queries]
+    named = {
+        name: entity
+        for query, row in zip(queries, found, strict=True)
+        for name, entity in zip((query.target, *query.candidates), row, strict=True)
+    }
+    known = {"entities": len(named), "known": sum(entity is not None for entity in named.values())}
+    cosines = [_cosines(row, vectors) for row in found]
+    if kind == "pairs":
+        judged = [query.judgements[0] for query in queries]
+        return {"spearman": spearman([cosine[0] for cosine in cosines], judged), "pairs": len(queries), **known}
+    if kind == "kore":
+        scores = [spearman(cosine, query.judgements) for query, cosine in zip(queries, cosines, strict=True)]
+        return {"spearman": float(np.mean(scores)), "queries": len(queries), **known}
+    ranked = [
+        [
+            query.judgements[place]
+            for place in sorted(range(len(cosine)), key=lambda place: (-cosine[place], str(query.candidates[place])))
+        ]
+        for query, cosine in zip(queries, cosines, strict=True)
+        if any(query.judgements)
+    ]
+    ndcgs = {f"ndcg@{k}": float(np.mean([ndcg(labels, k, discount=discount) for labels in ranked])) for k in NDCG_AT}
+    scores_of_all = {**ndcgs, "map": float(np.mean([average_precision(labels) for labels in ranked]))}
+    return {**scores_of_all, "sum": sum(scores_of_all.values()), "queries": len(ranked), **known}
+
+
+def spearman(scores: Sequence[float], judgements: Sequence[float]) -> float:
+    """Rank correlation, ties sharing their mean rank; 0 if either side does not distinguish anything."""
+    if len(set(scores)) < 2 or len(set(judgements)) < 2:
+        return 0.0
+    return float(scipy.stats.spearmanr(scores, judgements).statistic)
+
+
+def ndcg(labels: Sequence[float], k: int, *, discount: Discount) -> float:
+    """DCG of the first k labels, as ranked, over that of the best ranking."""
+    ranks = np.arange(1, len(labels) + 1)[:k]
+    weights = 1 / np.log2(1 + ranks if discount == "standard" else np.maximum(2, ranks))
+    gains = 2 ** np.asarray(labels, dtype=np.float64) - 1
+    return float(gains[:k] @ weights / (np.sort(gains)[::-1][:k] @ weights))
+
+
+def average_precision(labels: Sequence[float]) -> float:
+    """Mean, over the related candidates, of the precision at their ranks."""
+    is_related = np.asarray(labels) > 0
+    precision = np.cumsum(is_related) / np.arange(1, len(is_related) + 1)
+    return float(precision[is_related].mean())
+
+
+def _entity(catalogue: Catalogue, name: str | int) -> int | None:
+    return catalogue.find_page(name) if isinstance(name, int) else catalogue.find(name)
+
+
+def _cosines(entities: Sequence[int | None], vectors: npt.NDArray[np.float32]) -> list[float]:
+    """Of the first with each of the others."""
+    target, *candidates = entities
+    if target is None:
+        return [0.0] * len(candidates)
+    return [0.0 if each is None else float(vectors[each] @ vectors[target]) for each in candidates]
+
+
+# -- files
+
+
+def read_queries(spec: str) -> list[Query]:
+    kind, path = _kind_and_path(spec)
+    try:
+        with open_decompressed(path) as source:
+            lines = source.read().decode("utf-8-sig").splitlines()
+    except (*READ_ERRORS, UnicodeDecodeError) as error:
+        raise DeepEdError(f"Cannot read {path}: {error}.") from error
+    try:
+        queries = _READERS[kind]([line for line in lines if line.strip()])
+    except (ValueError, IndexError) as error:
+        raise DeepEdError(f"{path} is no {kind} file: {error}. Expected {_EXPECTED[kind]}.") from error
+    if not queries:
+        raise DeepEdError(f"{path} holds no judgement. Expected {_EXPECTED[kind]}.")
+    return queries
+
+
+def _kind_and_path(spec: str) -> tuple[str, Path]:
+    kind, _, name = spec.partition(":")
+    if kind not in _READERS or not name:
+        raise DeepEdError(
+            f"Cannot read relatedness set {spec!r}. Expected {', '.join(f'{kind}:FILE' for kind in _READERS)}."
+        )
+    return kind, Path(name)
+
+
+def _read_kore(lines: list[str]) -> list[Query]:
+    queries: list[Query] = []
+    for line in lines:
+        if not line.startswith("\t"):
+            queries.append(Query(line.strip(), [], []))
+        elif queries:
+            queries[-1].candidates.append(line.strip())
+            queries[-1].judgements.append(-float(len(queries[-1].candidates)))  # more related ones come first
+        else:
+            raise ValueError("the first line starts with a tab")
+    if any(len(query.candidates) < 2 for query in queries):
+        raise ValueError("a target has fewer than two related titles")
+    return queries
+
+
+def _read_pairs(lines: list[str]) -> list[Query]:
+    rows = [line.split("\t") for line in lines]
+    columns = [0, 1, 2]
+    if not _is_number(rows[0][-1]):
+        header = rows.pop(0)
+        named = ["matchA", "matchB", "relatedness"]
+        columns = [header.index(name) for name in named] if set(named) <= set(header) else columns
+    first, second, judgement = columns
+    pairs = [(row[first], row[second], float(row[judgement])) for row in rows]
+    # WikiSim-353 leaves the title of a term without a page empty
+    return [Query(one, [two], [judged]) for one, two, judged in pairs if _is_title(one) and _is_title(two)]
+
+
+def _is_title(text: str) -> bool:
+    return text.strip() not in ("", "null")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_ceccarelli(lines: list[str]) -> list[Query]:
+    matches = [_SVM_LINE.match(line) for line in lines]
+    bad = next((line for line, match in zip(lines, matches, strict=True) if match is None), None)
+    if bad is not None:
+        raise ValueError(f"found {bad[:60]!r}")
+    rows = [match.groups() for match in matches if match]
+    queries = []
+    for _, group in itertools.groupby(rows, key=lambda row: (row[1], row[2])):
+        labels, _, targets, candidates = zip(*group, strict=True)
+        queries.append(Query(int(targets[0]), [int(each) for each in candidates], [float(label) for label in labels]))
+    return queries
+
+
+_READERS: dict[str, Callable[[list[str]], list[Query]]] = {
+    "kore": _read_kore,
+    "pairs": _read_pairs,
+    "ceccarelli": _read_ceccarelli,
+}
+_EXPECTED = {
+    "kore": "titles, each followed by related titles on lines that start with a tab",
+    "pairs": "title TAB title TAB number",
+    "ceccarelli": "lines such as '1 qid:7 ... # 856-5042951'",
+}

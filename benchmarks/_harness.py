@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from deeped_ray import __version__
-from deeped_ray.evaluation.report import table
+from deeped_ray.evaluation.tables import table
 
 
 def parse(doc: str | None, *, needs_kb: bool, dump: Path | None = None) -> argparse.Namespace:

@@ -18,7 +18,7 @@ from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.wikidump import cut_dump
-from deeped_ray.evaluation.report import table
+from deeped_ray.evaluation.tables import table
 from deeped_ray.spread import ensure_ray, peak_memory_gib
 
 FRACTIONS = (0.25, 0.5, 1.0)

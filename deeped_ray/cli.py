@@ -17,10 +17,11 @@ from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.embeddings.words import Words, ranked_words
 from deeped_ray.evaluation.relatedness import RelatednessConfig, relatedness
-from deeped_ray.evaluation.report import EvaluationConfig, evaluate, report_table, table
+from deeped_ray.evaluation.report import EvaluationConfig, evaluate, write_json
+from deeped_ray.evaluation.tables import describe, report_text, table
 from deeped_ray.linking.linker import Linker, Span
 from deeped_ray.options import USER_ERROR, OneLineParser, add_options, config_from
-from deeped_ray.types import DeepEdError, Prediction
+from deeped_ray.types import DeepEdError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -168,13 +169,9 @@ def _neighbors(args: argparse.Namespace) -> tuple[Any, str]:
 
 def _evaluate(args: argparse.Namespace) -> tuple[Any, str]:
     reports = evaluate(KnowledgeBase(args.kb), config_from(args, EvaluationConfig))
-    data = [report.to_json() for report in reports]
     if args.json:
-        try:
-            args.json.write_text(json.dumps(data, indent=2) + "\n")
-        except OSError as error:
-            raise DeepEdError(f"Cannot write {args.json}: {error.strerror}.") from error
-    return data, report_table(reports)
+        write_json(reports, args.json)
+    return None, report_text(reports)
 
 
 def _relatedness(args: argparse.Namespace) -> tuple[Any, str]:
@@ -236,23 +233,7 @@ def _summary(kb: KnowledgeBase) -> dict[str, Any]:
     return {key: len(value) if isinstance(value, list) else value for key, value in summary.items()}
 
 
-# -- text
-
-
-def describe(prediction: Prediction, *, num_words: int) -> str:
-    """A mention with its answer, its attended words, and every candidate's parts."""
-    head = f"{prediction.surface!r} [{prediction.start}:{prediction.end}] -> {prediction.best.title if prediction.best else f'nothing: {prediction.reason}'}"
-    if not prediction.candidates:
-        return head
-    words = ", ".join(f"{word} {weight:.2f}" for word, weight in prediction.attended[:num_words])
-    rows = [
-        (c.title, c.prior, c.local, "" if c.coherence is None else f"{c.coherence:.3f}", c.score, c.probability)
-        for c in prediction.candidates
-    ]
-    columns = table(["candidate", "prior", "local", "coherence", "score", "probability"], rows)
-    return "\n".join(
-        [head, *([f"  attended words: {words}"] if words else []), *(f"  {line}" for line in columns.splitlines())]
-    )
+# -- values of options
 
 
 def _positive(value: str) -> int:

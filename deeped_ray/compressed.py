@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -30,3 +31,13 @@ def open_decompressed(path: Path) -> io.BufferedIOBase:
     """The content of a file, whether it is plain, .gz or .bz2; reading it may raise READ_ERRORS."""
     kind = compression(path)
     return bz2.open(path) if kind == "bz2" else gzip.open(path) if kind == "gz" else open(path, "rb")
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Lines of UTF-8 text without their ends."""
+    try:
+        with open_decompressed(path) as source:
+            for line in source:
+                yield line.decode("utf-8").rstrip("\r\n")
+    except (*READ_ERRORS, UnicodeDecodeError) as error:
+        raise DeepEdError(f"Cannot read {path}: {error}.") from error

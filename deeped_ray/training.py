@@ -24,7 +24,7 @@ from ray.train.torch import TorchTrainer
 from safetensors.torch import load_file, save_file
 
 from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, ResumeConfig, fingerprint
-from deeped_ray.evaluation.datasets import dataset_path, read_dataset
+from deeped_ray.evaluation.datasets import absolute_spec, dataset_path, read_dataset
 from deeped_ray.linking.batching import Batch, EncodedMention, collate
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import LinkerInputs, joint_runs
@@ -41,8 +41,11 @@ EncodedDocument = list[EncodedMention]
 class TrainingConfig:
     """Fitting the model; the paper's values."""
 
-    train: Annotated[tuple[str, ...], "training documents, aida:FILE; default with the mini encyclopedia: its own"] = ()
-    dev: Annotated[tuple[str, ...], "validation documents, aida:FILE; default with the mini encyclopedia: its own"] = ()
+    train: Annotated[
+        tuple[str, ...],
+        "training documents, as aida:FILE, wned:FOLDER or jsonl:FILE; default with the mini encyclopedia: its own",
+    ] = ()
+    dev: Annotated[tuple[str, ...], "validation documents, likewise; default with the mini encyclopedia: its own"] = ()
     model: Annotated[Literal["both", "local", "global"], "which models to fit"] = "both"
     margin: Annotated[float, "gamma of the ranking loss"] = 0.01
     learning_rate: Annotated[float, "Adam's learning rate"] = 1e-4
@@ -369,12 +372,7 @@ def _data_sets(kb: KnowledgeBase, training: TrainingConfig) -> dict[str, list[st
     for specs in given.values():
         for spec in specs:
             read_dataset(spec)  # a bad file is the user's to hear of now, not a worker's to die of
-    return {split: [_absolute(spec) for spec in specs] for split, specs in given.items()}
-
-
-def _absolute(spec: str) -> str:
-    kind, _, path = spec.partition(":")
-    return f"{kind}:{Path(path).absolute()}" if kind == "aida" else spec
+    return {split: [absolute_spec(spec) for spec in specs] for split, specs in given.items()}
 
 
 def _fingerprints(specs: Sequence[str]) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ import argparse
 from typing import Any
 
 from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.evaluation.report import EvaluationConfig, evaluate, report_table
+from deeped_ray.evaluation.report import EvaluationConfig, evaluate
+from deeped_ray.evaluation.tables import report_table
 from deeped_ray.options import run_job
 
 

@@ -68,9 +68,19 @@ def test_evaluate_prints_a_table_and_writes_json(kb: str, capsys: pytest.Capture
     )
     assert code == 0
     assert "gold recall" in out
-    (written,) = json.loads(out_file.read_text())
+    written = json.loads(out_file.read_text())
     assert written["dataset"] == "mini:dev"
     assert 0 < written["accuracy"] < written["gold_recall"] <= 1
+
+
+def test_evaluate_compares_data_sets_and_explains(kb: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    document = {"name": "own", "text": TEXT, "mentions": [{"start": 41, "end": 47, "title": "Boston Bruins"}]}
+    (tmp_path / "own.jsonl").write_text(json.dumps(document))
+    sets = ["--dataset", "mini:dev", "--dataset", f"jsonl:{tmp_path / 'own.jsonl'}"]
+    code, out, _ = run(capsys, "evaluate", "--kb", kb, *sets, "--model", "local", "--explain", "1")
+    assert code == 0
+    assert "mini:dev   local" in out
+    assert "own.jsonl, local, document 'own', gold Boston Bruins: right" in out
 
 
 def test_info_lists_parts_and_verifies_them(kb: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,9 +4,7 @@ The `words` part holds the vocabulary words that have a vector, in hash order: `
 `vectors.npy` [V, d] of unit length, `counts.npy` and `corpus_ids.npy` (their rows in the corpus vocabulary).
 """
 
-import gzip
 import io
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 from deeped_ray.artifacts import KnowledgeBase, Part, fingerprint
+from deeped_ray.compressed import READ_ERRORS, open_decompressed
 from deeped_ray.corpus.pages import page_shards, read_pages
 from deeped_ray.corpus.strings import StringIndex, write_strings
 from deeped_ray.progress import Progress
@@ -51,9 +50,7 @@ class WordVectorConfig:
 def read_vectors(path: Path) -> Iterator[tuple[str, Vectors]]:
     """(word, vector) pairs of a word2vec binary, word2vec text or GloVe text file; the format is told from its content."""
     try:
-        with open(path, "rb") as handle:
-            compressed = handle.read(2) == b"\x1f\x8b"
-        with io.BufferedReader(gzip.open(path) if compressed else io.FileIO(path), 2**20) as source:
+        with io.BufferedReader(open_decompressed(path), 2**20) as source:
             head = source.peek(2**16)
             first_line, _, rest = head.partition(b"\n")
             sizes = first_line.split()
@@ -71,7 +68,7 @@ def read_vectors(path: Path) -> Iterator[tuple[str, Vectors]]:
                 raise DeepEdError(
                     f"{path} is neither a word2vec nor a GloVe file: its first line is {first_line[:60]!r}."
                 )
-    except (OSError, EOFError, zlib.error) as error:
+    except READ_ERRORS as error:
         raise DeepEdError(f"Cannot read word vectors {path}: {error}.") from error
 
 

@@ -1,115 +1,45 @@
-"""Annotated documents in the AIDA-YAGO2 TSV layout: `-DOCSTART-`, one token a line, mentions in columns 2 to 6."""
+"""Data sets by name: `aida:FILE`, `wned:FOLDER`, `jsonl:FILE`, and the mini encyclopedia's own documents."""
 
-import gzip
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote
 
+from deeped_ray.evaluation.aida import read_aida
+from deeped_ray.evaluation.jsonl import read_jsonl
+from deeped_ray.evaluation.wned import read_wned, wned_annotations
 from deeped_ray.mini import MINI_DOCUMENTS
-from deeped_ray.text import normalize_title
-from deeped_ray.types import DeepEdError, Document, Mention
+from deeped_ray.types import DeepEdError, Document
 
-NOT_IN_WIKIPEDIA = "--NME--"
+READERS = {"aida": read_aida, "wned": read_wned, "jsonl": read_jsonl, "mini": read_aida}
+SPECS = (
+    "aida:FILE (AIDA-YAGO2 TSV), wned:FOLDER (XML and RawText, also as .tar.gz), jsonl:FILE (our own),"
+    " or mini:train, mini:dev, mini:test"
+)
 
 
 def read_dataset(spec: str) -> list[Document]:
-    """Documents of `aida:FILE`, or of the mini encyclopedia: `mini:train`, `mini:dev`, `mini:test`."""
-    path = dataset_path(spec)
-    documents = list(read_aida(path))
+    """All documents of a data set, with the mentions that are linked to Wikipedia."""
+    kind, path = _parse(spec)
+    documents = list(READERS[kind](path))
     if not documents:
-        raise DeepEdError(f"{path} holds no document. An AIDA file starts each with a line '-DOCSTART- (name)'.")
+        raise DeepEdError(f"{path} holds no document. Expected {SPECS}.")
     return documents
 
 
 def dataset_path(spec: str) -> Path:
+    """The file that tells one data set from another: the one with its annotations."""
+    kind, path = _parse(spec)
+    return wned_annotations(path) if kind == "wned" else path
+
+
+def absolute_spec(spec: str) -> str:
+    """The same data set for a process in another folder."""
+    kind, path = _parse(spec)
+    return spec if kind == "mini" else f"{kind}:{path.absolute()}"
+
+
+def _parse(spec: str) -> tuple[str, Path]:
     kind, _, name = spec.partition(":")
     if kind == "mini" and name in MINI_DOCUMENTS:
-        return MINI_DOCUMENTS[name]
-    if kind == "aida" and name:
-        return Path(name)
-    raise DeepEdError(
-        f"Cannot read data set {spec!r}. Expected aida:FILE, an AIDA-YAGO2 TSV file (also gzipped), or mini:train, mini:dev, mini:test."
-    )
-
-
-def read_aida(path: Path) -> Iterator[Document]:
-    """Documents with their linked mentions; mentions marked as outside Wikipedia are left out."""
-    name: str | None = None
-    builder = _DocumentBuilder()
-    for number, line in enumerate(_lines(path), start=1):
-        if line.startswith("-DOCSTART-"):
-            if name is not None:
-                yield builder.finish(name)
-            name, builder = line.removeprefix("-DOCSTART-").strip().strip("()"), _DocumentBuilder()
-        elif name is None and line.strip():
-            raise DeepEdError(
-                f"{path}, line {number}: expected '-DOCSTART- (name)', found {line[:40]!r}. Is this an AIDA-YAGO2 file?"
-            )
-        elif line.strip():
-            builder.add(line.split("\t"), where=f"{path}, line {number}")
-        else:
-            builder.end_sentence()
-    if name is not None:
-        yield builder.finish(name)
-
-
-class _DocumentBuilder:
-    """Joins tokens by spaces and sentences by line breaks, and keeps the places of mentions."""
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._length = 0
-        self._mentions: list[Mention] = []
-        self._open: tuple[int, str | None] | None = None
-        self._separator = ""
-
-    def add(self, cells: list[str], *, where: str) -> None:
-        token, tag = cells[0], cells[1] if len(cells) > 1 else ""
-        if tag != "I":
-            self._close()
-        self._append(token)
-        if tag == "B":
-            self._open = (self._length - len(token), _gold_title(cells, where))
-        elif tag not in ("", "I"):
-            raise DeepEdError(f"{where}: expected B or I in the second column, found {tag!r}.")
-
-    def end_sentence(self) -> None:
-        self._close()
-        self._separator = "\n" if self._pieces else ""
-
-    def finish(self, name: str) -> Document:
-        self._close()
-        return Document(name, "".join(self._pieces), tuple(self._mentions))
-
-    def _append(self, token: str) -> None:
-        self._pieces += [self._separator, token]
-        self._length += len(self._separator) + len(token)
-        self._separator = " "
-
-    def _close(self) -> None:
-        if self._open and self._open[1] is not None:
-            self._mentions.append(Mention(self._open[0], self._length, self._open[1]))
-        self._open = None
-
-
-def _gold_title(cells: list[str], where: str) -> str | None:
-    """Title of the annotated page, from the URL; None for a mention that has none."""
-    if len(cells) == 4 and cells[3] == NOT_IN_WIKIPEDIA:
-        return None
-    if len(cells) < 5 or "/wiki/" not in cells[4]:
-        raise DeepEdError(
-            f"{where}: a mention needs 5 or more columns with a Wikipedia URL in the fifth, or {NOT_IN_WIKIPEDIA} in the fourth."
-        )
-    return normalize_title(unquote(cells[4].partition("/wiki/")[2]))
-
-
-def _lines(path: Path) -> Iterator[str]:
-    try:
-        with open(path, "rb") as probe:
-            is_gzip = probe.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rt", encoding="utf-8") if is_gzip else open(path, encoding="utf-8") as handle:
-            for line in handle:
-                yield line.rstrip("\r\n")
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise DeepEdError(f"Cannot read {path}: {error}.") from error
+        return kind, MINI_DOCUMENTS[name]
+    if kind != "mini" and kind in READERS and name:
+        return kind, Path(name).expanduser()
+    raise DeepEdError(f"Cannot read data set {spec!r}. Expected {SPECS}.")

@@ -1,76 +1,206 @@
 """Scores of linked documents, by the field's definitions.
 
-accuracy    right answers / all annotated mentions (AIDA's in-KB accuracy); equals micro recall
-precision   right answers / mentions that were given an answer
-gold recall mentions whose gold entity is among the candidates / all annotated mentions
+recall       right answers / annotated mentions; gold entities outside the knowledge base or the candidates count as missed
+accuracy     the same number: what the field calls in-KB accuracy, since mentions of nothing in Wikipedia are not annotated
+precision    right answers / mentions that have candidates
+micro        over all mentions
+macro        the mean over documents that have mentions of each document's own figure
+gold recall  mentions whose gold entity is among the candidates / annotated mentions, before and after pruning
+
+Intervals are bootstrapped over documents, since the mentions of a document stand and fall together.
 """
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
 
 from deeped_ray.corpus.entities import Catalogue
-from deeped_ray.types import Document, Prediction
+from deeped_ray.corpus.priors import PriorCandidate
+from deeped_ray.types import Mention, Prediction
+
+Floats = npt.NDArray[np.float64]
+ErrorKind = Literal[
+    "outside_kb",  # the gold entity is not in the knowledge base
+    "unknown_name",  # the name has no candidates at all
+    "not_a_candidate",  # the gold entity is not among the candidates by prior
+    "pruned",  # it was, and was not kept
+    "prior_misled",  # it was kept, and lost to an entity of no lower prior
+    "context_misled",  # it was kept, and lost to an entity of lower prior
+]
+ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
+# the classes of the paper's table 6, by their inclusive upper bounds
+LINK_CLASSES = {"0": 0.0, "1-10": 10.0, "11-20": 20.0, "21-50": 50.0, "> 50": math.inf}
+PRIOR_CLASSES = {"<= 0.01": 0.01, "0.01-0.03": 0.03, "0.03-0.1": 0.1, "0.1-0.3": 0.3, "> 0.3": math.inf}
+RESAMPLES = 1000
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What happened to the mentions of one document, or of several added up."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one annotated mention."""
 
-    mentions: int = 0
-    answered: int = 0
-    correct: int = 0
-    gold_in_candidates: int = 0
-
-    def __add__(self, other: "Counts") -> "Counts":
-        return Counts(*(mine + theirs for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True)))
+    is_answered: bool
+    is_correct: bool
+    error: ErrorKind | None
+    gold_prior: float | None
+    """p(e|m) of the gold entity; None if it is not among the candidates before pruning."""
+    gold_links: int
+    """Links of the dump that lead to the gold entity."""
 
     @property
-    def f1(self) -> float:
-        """Harmonic mean of correct / answered and correct / mentions."""
-        return _ratio(2 * self.correct, self.answered + self.mentions)
+    def is_offered(self) -> bool:
+        """Whether the gold entity was among the candidates before pruning."""
+        return self.gold_prior is not None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the linker could have chosen the gold entity."""
+        return self.is_offered and self.error != "pruned"
+
+
+def judge(mention: Mention, answer: Prediction, first: Sequence[PriorCandidate], catalogue: Catalogue) -> Outcome:
+    """Compare an answer with the gold title, both after redirects; `first` are the candidates before pruning."""
+    gold_id = catalogue.find(mention.gold) if mention.gold else None
+    if gold_id is None:
+        return Outcome(bool(answer.candidates), False, "outside_kb", None, 0)
+    title = catalogue.title(gold_id)
+    kept = {candidate.title: candidate.prior for candidate in answer.candidates}
+    prior = next((candidate.prior for candidate in first if candidate.entity_id == gold_id), None)
+    is_correct = answer.best is not None and answer.best.title == title
+    error: ErrorKind | None = None
+    if answer.best is None:
+        error = "unknown_name"
+    elif prior is None:
+        error = "not_a_candidate"
+    elif title not in kept:
+        error = "pruned"
+    elif not is_correct:
+        error = "prior_misled" if answer.best.prior >= kept[title] else "context_misled"
+    return Outcome(bool(kept), is_correct, error, prior, int(catalogue.num_links[gold_id]))
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Precision, recall and F1 over mentions, and as means over documents."""
+
+    micro_precision: float
+    accuracy: float
+    micro_f1: float
+    macro_precision: float
+    macro_recall: float
+    macro_f1: float
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Right answers among the mentions of one class."""
+
+    mentions: int
+    correct: int
+
+    @property
+    def accuracy(self) -> float | None:
+        return self.correct / self.mentions if self.mentions else None
 
 
 @dataclass(frozen=True)
 class Result:
-    """Rates over a data set."""
+    """All outcomes of a data set, document by document, and what follows from them."""
 
-    counts: Counts
-    macro_f1: float
+    documents: Sequence[Sequence[Outcome]]
 
-    @property
-    def accuracy(self) -> float:
-        return _ratio(self.counts.correct, self.counts.mentions)
-
-    @property
-    def precision(self) -> float:
-        return _ratio(self.counts.correct, self.counts.answered)
+    @cached_property
+    def outcomes(self) -> list[Outcome]:
+        return [outcome for document in self.documents for outcome in document]
 
     @property
-    def micro_f1(self) -> float:
-        return self.counts.f1
+    def mentions(self) -> int:
+        return len(self.outcomes)
+
+    @cached_property
+    def scores(self) -> Scores:
+        return Scores(*_micro_macro(self._counts, np.ones((1, len(self._counts))))[0].tolist())
+
+    @cached_property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """95% intervals of every score: percentiles over resampled documents, always the same for the same outcomes."""
+        num_documents = len(self._counts)
+        uniform = np.full(num_documents, 1 / num_documents)
+        weights = np.random.default_rng(0).multinomial(num_documents, uniform, size=RESAMPLES)
+        low, high = np.percentile(_micro_macro(self._counts, weights.astype(np.float64)), [2.5, 97.5], axis=0).tolist()
+        return dict(zip(Scores.__slots__, zip(low, high, strict=True), strict=True))
 
     @property
     def gold_recall(self) -> float:
-        return _ratio(self.counts.gold_in_candidates, self.counts.mentions)
+        """Before pruning."""
+        return sum(outcome.is_offered for outcome in self.outcomes) / max(self.mentions, 1)
+
+    @property
+    def gold_recall_kept(self) -> float:
+        """After pruning."""
+        return sum(outcome.is_kept for outcome in self.outcomes) / max(self.mentions, 1)
+
+    @property
+    def errors(self) -> dict[ErrorKind, int]:
+        counted = Counter(outcome.error for outcome in self.outcomes)
+        return {kind: counted[kind] for kind in ERROR_KINDS}
+
+    @property
+    def by_links(self) -> dict[str, Share]:
+        """By the number of links to the gold entity, where it is among the candidates (table 6)."""
+        return _shares(self._kept, lambda outcome: outcome.gold_links, LINK_CLASSES)
+
+    @property
+    def by_prior(self) -> dict[str, Share]:
+        """By the prior of the gold entity, where it is among the candidates (table 6)."""
+        return _shares(self._kept, lambda outcome: outcome.gold_prior or 0.0, PRIOR_CLASSES)
+
+    @property
+    def _kept(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.is_kept]
+
+    @cached_property
+    def _counts(self) -> Floats:
+        """Mentions, answered and right ones of every document that has mentions; of none, one row of zeros."""
+        rows = [
+            (len(document), sum(o.is_answered for o in document), sum(o.is_correct for o in document))
+            for document in self.documents
+            if document
+        ]
+        return np.array(rows or [(0, 0, 0)], dtype=np.float64)
 
 
-def score(documents: Sequence[Document], predictions: Sequence[Sequence[Prediction]], catalogue: Catalogue) -> Result:
-    """Micro scores over all mentions; macro F1 as the mean over documents that have mentions."""
-    counted = [count(document, answers, catalogue) for document, answers in zip(documents, predictions, strict=True)]
-    scored = [counts.f1 for counts in counted if counts.mentions]
-    return Result(sum(counted, Counts()), _ratio(sum(scored), len(scored)))
+def _micro_macro(counts: Floats, weights: Floats) -> Floats:
+    """[N, 6] in the order of `Scores`, for documents [D, 3] that count as often as one row of weights [N, D] says."""
+    micro = _precision_recall_f1(weights @ counts)
+    macro = _ratio(weights @ _precision_recall_f1(counts), weights.sum(axis=1, keepdims=True))
+    return np.hstack([micro, macro])
 
 
-def count(document: Document, answers: Sequence[Prediction], catalogue: Catalogue) -> Counts:
-    """Compare answers with gold titles, both after redirects; a gold entity outside the knowledge base counts as missed."""
-    total = Counts()
-    for mention, answer in zip(document.mentions, answers, strict=True):
-        gold_id = catalogue.find(mention.gold) if mention.gold else None
-        gold = None if gold_id is None else catalogue.title(gold_id)
-        titles = [candidate.title for candidate in answer.candidates]
-        total += Counts(1, int(bool(titles)), int(titles[:1] == [gold]), int(gold in titles))
-    return total
+def _precision_recall_f1(counts: Floats) -> Floats:
+    """correct / answered, correct / mentions, and their harmonic mean; [N, 3] from mentions, answered, correct."""
+    mentions, answered, correct = counts.T
+    parts = (_ratio(correct, answered), _ratio(correct, mentions), _ratio(2 * correct, answered + mentions))
+    return np.stack(parts, axis=1)
 
 
-def _ratio(part: int | float, whole: int) -> float:
-    return part / whole if whole else 0.0
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    """part / whole, and 0 of nothing is 0."""
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 0.0)
+
+
+def _shares(
+    outcomes: Iterable[Outcome], value: Callable[[Outcome], float], classes: Mapping[str, float]
+) -> dict[str, Share]:
+    mentions: Counter[str] = Counter()
+    correct: Counter[str] = Counter()
+    for outcome in outcomes:
+        name = next(name for name, bound in classes.items() if value(outcome) <= bound)
+        mentions[name] += 1
+        correct[name] += outcome.is_correct
+    return {name: Share(mentions[name], correct[name]) for name in classes}

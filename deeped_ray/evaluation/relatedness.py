@@ -19,7 +19,7 @@ import numpy.typing as npt
 import scipy.stats
 
 from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.compressed import READ_ERRORS, open_decompressed
+from deeped_ray.compressed import read_lines
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.types import DeepEdError
 
@@ -140,13 +140,9 @@ def _cosines(entities: Sequence[int | None], vectors: npt.NDArray[np.float32]) -
 
 def read_queries(spec: str) -> list[Query]:
     kind, path = _kind_and_path(spec)
+    lines = [line.removeprefix("\ufeff") for line in read_lines(path) if line.strip()]
     try:
-        with open_decompressed(path) as source:
-            lines = source.read().decode("utf-8-sig").splitlines()
-    except (*READ_ERRORS, UnicodeDecodeError) as error:
-        raise DeepEdError(f"Cannot read {path}: {error}.") from error
-    try:
-        queries = _READERS[kind]([line for line in lines if line.strip()])
+        queries = _READERS[kind](lines)
     except (ValueError, IndexError) as error:
         raise DeepEdError(f"{path} is no {kind} file: {error}. Expected {_EXPECTED[kind]}.") from error
     if not queries:

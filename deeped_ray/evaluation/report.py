@@ -1,50 +1,36 @@
-"""Evaluates linkers on annotated documents and shows the outcome as a table or as JSON."""
+"""Evaluates linkers on annotated documents; `tables` shows the outcome."""
 
+import hashlib
+import itertools
+import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.evaluation.datasets import read_dataset
-from deeped_ray.evaluation.metrics import Result, score
+from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.priors import PriorCandidate
+from deeped_ray.evaluation.datasets import SPECS, read_dataset
+from deeped_ray.evaluation.metrics import Outcome, Result, Share, judge
 from deeped_ray.linking.linker import Linker, LinkerKind
-from deeped_ray.types import Document
-
-
-@dataclass(frozen=True)
-class Report:
-    """One linker on one data set."""
-
-    dataset: str
-    model: LinkerKind
-    result: Result
-    seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        result = self.result
-        return {
-            "dataset": self.dataset,
-            "model": self.model,
-            "mentions": result.counts.mentions,
-            "accuracy": result.accuracy,
-            "precision": result.precision,
-            "micro_f1": result.micro_f1,
-            "macro_f1": result.macro_f1,
-            "gold_recall": result.gold_recall,
-            "seconds": self.seconds,
-            "mentions_per_s": result.counts.mentions / self.seconds if self.seconds else 0.0,
-        }
+from deeped_ray.types import DeepEdError, Document, Prediction
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationConfig:
     """What to score."""
 
-    dataset: Annotated[
-        tuple[str, ...], "annotated documents: aida:FILE, or mini:train, mini:dev, mini:test; default: mini:test"
-    ] = ()
+    dataset: Annotated[tuple[str, ...], f"annotated documents, repeatable: {SPECS}; default: mini:test"] = ()
     model: Annotated[Literal["all", "prior", "local", "global"], "which linker to score"] = "all"
+    explain: Annotated[
+        int, "mentions to show with attended words and parts of scores: solved and missed ones, lowest gold prior first"
+    ] = 0
+
+    def __post_init__(self) -> None:
+        if self.explain < 0:
+            raise DeepEdError(f"--explain must not be negative, as {self.explain} is.")
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -55,61 +41,132 @@ class EvaluationConfig:
         return ("prior", "local", "global") if self.model == "all" else (self.model,)
 
 
+@dataclass(frozen=True)
+class Case:
+    """A mention that shows how the linker decides."""
+
+    document: str
+    gold: str
+    """As annotated, before redirects."""
+    is_correct: bool
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class Report:
+    """One linker on one data set."""
+
+    dataset: str
+    model: LinkerKind
+    result: Result
+    candidates_sha256: str
+    """Of the candidates before pruning: scores compare only where these are equal."""
+    seconds: float
+    cases: tuple[Case, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The data set without its folders."""
+        return self.dataset.rstrip("/").rpartition("/")[2]
+
+    @property
+    def mentions_per_s(self) -> float:
+        return self.result.mentions / self.seconds if self.seconds else 0.0
+
+    @property
+    def gold_recall_kept(self) -> float | None:
+        """None for the prior, which chooses among all candidates."""
+        return None if self.model == "prior" else self.result.gold_recall_kept
+
+    def to_json(self) -> dict[str, Any]:
+        result = self.result
+        explained = {"explained": [asdict(case) for case in self.cases]} if self.cases else {}
+        return {
+            "dataset": self.dataset,
+            "model": self.model,
+            "documents": len(result.documents),
+            "mentions": result.mentions,
+            **asdict(result.scores),
+            "micro_recall": result.scores.accuracy,
+            "intervals": result.intervals,
+            "gold_recall": result.gold_recall,
+            "gold_recall_kept": self.gold_recall_kept,
+            "by_gold_links": _shares(result.by_links),
+            "by_gold_prior": _shares(result.by_prior),
+            "errors": result.errors,
+            "candidates_sha256": self.candidates_sha256,
+            "seconds": self.seconds,
+            "mentions_per_s": self.mentions_per_s,
+            **explained,
+        }
+
+
+def _shares(shares: dict[str, Share]) -> dict[str, Any]:
+    return {name: {"mentions": share.mentions, "accuracy": share.accuracy} for name, share in shares.items()}
+
+
 def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
     """Every model on every data set."""
-    datasets = config.datasets
-    documents = {dataset: read_dataset(dataset) for dataset in datasets}
+    documents = {dataset: read_dataset(dataset) for dataset in config.datasets}
     linkers = {model: Linker.open(kb, model) for model in config.models}
     return [
-        _evaluate(dataset, documents[dataset], model, linker)
-        for dataset in datasets
+        evaluate_linker(linker, documents[dataset], dataset=dataset, model=model, explain=config.explain)
+        for dataset in documents
         for model, linker in linkers.items()
     ]
 
 
-def _evaluate(dataset: str, documents: Sequence[Document], model: LinkerKind, linker: Linker) -> Report:
+def evaluate_linker(
+    linker: Linker, documents: Sequence[Document], *, dataset: str, model: LinkerKind, explain: int = 0
+) -> Report:
     start = time.monotonic()
-    predictions = linker.link_batch(documents)
+    answers = linker.link_batch(documents)
     seconds = time.monotonic() - start
-    return Report(dataset, model, score(documents, predictions, linker.inputs.catalogue), seconds)
-
-
-def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Plain aligned columns: text to the left, numbers to the right."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    widths = [
-        max(len(header), *(len(row[i]) for row in cells)) if cells else len(header) for i, header in enumerate(headers)
+    catalogue = linker.inputs.catalogue
+    firsts = [linker.inputs.first_candidates(document) for document in documents]
+    outcomes = [
+        [judge(*parts, catalogue) for parts in zip(document.mentions, answered, first, strict=True)]
+        for document, answered, first in zip(documents, answers, firsts, strict=True)
     ]
-    numeric = [bool(rows) and all(isinstance(row[i], (int, float)) for row in rows) for i in range(len(headers))]
-
-    def line(values: Sequence[str]) -> str:
-        padded = [
-            value.rjust(width) if right else value.ljust(width)
-            for value, width, right in zip(values, widths, numeric, strict=True)
-        ]
-        return "  ".join(padded).rstrip()
-
-    return "\n".join([line(list(headers)), line(["-" * width for width in widths]), *map(line, cells)])
+    cases = _hard_cases(documents, answers, outcomes, count=explain)
+    return Report(dataset, model, Result(outcomes), _candidates_sha256(documents, firsts, catalogue), seconds, cases)
 
 
-def _cell(value: object) -> str:
-    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+def _hard_cases(
+    documents: Sequence[Document],
+    answers: Sequence[Sequence[Prediction]],
+    outcomes: Sequence[Sequence[Outcome]],
+    *,
+    count: int,
+) -> tuple[Case, ...]:
+    """Solved and missed mentions in turn, those whose gold entity is the least usual sense first (table 7)."""
+    ranked: dict[bool, list[tuple[float, Case]]] = {True: [], False: []}
+    for document, *rows in zip(documents, answers, outcomes, strict=True):
+        for mention, answer, outcome in zip(document.mentions, *rows, strict=True):
+            if outcome.is_kept and outcome.gold_prior is not None and mention.gold is not None:
+                case = Case(document.name, mention.gold, outcome.is_correct, answer)
+                ranked[outcome.is_correct].append((outcome.gold_prior, case))
+    hardest = [sorted(found, key=lambda item: item[0])[:count] for found in ranked.values()]
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*hardest))
+    return tuple(item[1] for item in turns if item is not None)[:count]
 
 
-def report_table(reports: Sequence[Report]) -> str:
-    headers = ["data set", "model", "mentions", "accuracy %", "micro F1 %", "macro F1 %", "gold recall %", "mentions/s"]
-    rows = []
-    for report in reports:
-        result = report.result
-        rates = [100 * rate for rate in (result.accuracy, result.micro_f1, result.macro_f1, result.gold_recall)]
-        name = report.dataset.rpartition("/")[2]
-        rows.append(
-            [
-                name,
-                report.model,
-                result.counts.mentions,
-                *(f"{rate:.1f}" for rate in rates),
-                int(report.to_json()["mentions_per_s"]),
-            ]
-        )
-    return table(headers, rows)
+def _candidates_sha256(
+    documents: Sequence[Document], firsts: Sequence[Sequence[Sequence[PriorCandidate]]], catalogue: Catalogue
+) -> str:
+    """Over titles and priors of all mentions, so that it does not depend on how a knowledge base numbers its entities."""
+    digest = hashlib.sha256()
+    for document, first in zip(documents, firsts, strict=True):
+        for mention, candidates in zip(document.mentions, first, strict=True):
+            rows = [(catalogue.title(candidate.entity_id), round(candidate.prior, 6)) for candidate in candidates]
+            digest.update(json.dumps([document.surface(mention), rows]).encode())
+    return digest.hexdigest()
+
+
+def write_json(reports: Sequence[Report], path: Path) -> None:
+    """One object for one linker on one data set, a list of them for several."""
+    data = [report.to_json() for report in reports]
+    try:
+        path.write_text(json.dumps(data[0] if len(data) == 1 else data, indent=2) + "\n")
+    except OSError as error:
+        raise DeepEdError(f"Cannot write {path}: {error.strerror}.") from error

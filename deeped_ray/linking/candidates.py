@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus.priors import MentionTable, PriorCandidate
+from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.embeddings.words import Words
 from deeped_ray.text import tokenize
 from deeped_ray.types import DeepEdError, Mention
@@ -54,17 +54,15 @@ class KnownWords:
 
 
 def select_candidates(
-    surface: str,
+    first: Sequence[PriorCandidate],
     context: Sequence[int],
-    table: MentionTable,
     words: Words,
     entity_vectors: npt.NDArray[np.float32],
     config: CandidateConfig,
 ) -> list[PriorCandidate]:
     """The best by prior, then the best of the rest by context, filled up by prior to S where these overlap."""
-    first = table.candidates(surface)[: config.first_candidates]
     if len(first) <= config.num_candidates:
-        return first
+        return list(first)
     chosen = list(range(config.kept_by_prior))
     if context:
         average = np.asarray(words.vectors[list(context)]).mean(axis=0)

@@ -1,5 +1,6 @@
 """The linker: text and spans in, entities with reasons out. Command line, evaluation and server all come through here."""
 
+import functools
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from safetensors.torch import load_file
 
 from deeped_ray.artifacts import ArtifactError, KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
-from deeped_ray.corpus.priors import MentionTable
+from deeped_ray.corpus.priors import MentionTable, PriorCandidate
 from deeped_ray.embeddings.words import Words
 from deeped_ray.linking.batching import EncodedMention, collate
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
@@ -32,25 +33,33 @@ class LinkerInputs:
     """Everything about a mention that does not depend on the trained model: context and candidates."""
 
     def __init__(self, kb: KnowledgeBase, config: CandidateConfig) -> None:
-        corpus, self.config = kb.open("corpus"), config
+        self._kb, self.config = kb, config
+        corpus = kb.open("corpus")
         self.catalogue = Catalogue(corpus)
         self.mentions = MentionTable(corpus)
-        self.words = Words(kb.open("words"))
-        # the prior alone needs no vectors, so that it can be looked at before they are made
-        no_vectors = np.zeros((0, self.words.vectors.shape[1]), dtype=np.float32)
-        self.entity_vectors: npt.NDArray[np.float32] = (
-            kb.open("vectors").array("vectors") if config.kept_by_context else no_vectors
-        )
+
+    # the prior alone needs neither words nor vectors, so that it can be looked at before they are made
+    @functools.cached_property
+    def words(self) -> Words:
+        return Words(self._kb.open("words"))
+
+    @functools.cached_property
+    def entity_vectors(self) -> npt.NDArray[np.float32]:
+        return self._kb.open("vectors").array("vectors")
+
+    def first_candidates(self, document: Document) -> list[list[PriorCandidate]]:
+        """For every mention the best candidates by prior, before the context is looked at."""
+        found = (self.mentions.candidates(document.surface(mention)) for mention in document.mentions)
+        return [candidates[: self.config.first_candidates] for candidates in found]
 
     def encode(self, document: Document) -> list[EncodedMention]:
         known = KnownWords(document.text, self.words)
-        return [self._encode_mention(document, mention, known) for mention in document.mentions]
+        firsts = self.first_candidates(document)
+        return [self._encode_mention(m, first, known) for m, first in zip(document.mentions, firsts, strict=True)]
 
-    def _encode_mention(self, document: Document, mention: Mention, known: KnownWords) -> EncodedMention:
+    def _encode_mention(self, mention: Mention, first: list[PriorCandidate], known: KnownWords) -> EncodedMention:
         context = known.around(mention, num_words=self.config.context_words)
-        candidates = select_candidates(
-            document.surface(mention), context, self.mentions, self.words, self.entity_vectors, self.config
-        )
+        candidates = select_candidates(first, context, self.words, self.entity_vectors, self.config)
         gold_id = self.catalogue.find(mention.gold) if mention.gold else None
         positions = [position for position, candidate in enumerate(candidates) if candidate.entity_id == gold_id]
         return EncodedMention(context, candidates, positions[0] if positions else -1)
@@ -91,9 +100,10 @@ class Linker:
         return [self._link_document(document) for document in documents]
 
     def _link_document(self, document: Document) -> list[Prediction]:
-        encoded = self.inputs.encode(document)
         if self.model is None:
-            return [self._by_prior(document, m, e) for m, e in zip(document.mentions, encoded, strict=True)]
+            firsts = self.inputs.first_candidates(document)
+            return [self._by_prior(document, m, first) for m, first in zip(document.mentions, firsts, strict=True)]
+        encoded = self.inputs.encode(document)
         answers: dict[int, Prediction] = {}
         for run in joint_runs(document.mentions):
             scores = self.model(
@@ -103,7 +113,7 @@ class Linker:
                 answers[i] = self._explain(document, document.mentions[i], encoded[i], scores, row)
         return [answers[i] for i in range(len(encoded))]
 
-    def _by_prior(self, document: Document, mention: Mention, encoded: EncodedMention) -> Prediction:
+    def _by_prior(self, document: Document, mention: Mention, first: list[PriorCandidate]) -> Prediction:
         candidates = [
             Candidate(
                 self.inputs.catalogue.title(c.entity_id),
@@ -114,7 +124,7 @@ class Linker:
                 c.prior,
                 c.prior,
             )
-            for c in encoded.candidates
+            for c in first
         ]
         reason = None if candidates else NO_CANDIDATES
         return Prediction(mention.start, mention.end, document.surface(mention), tuple(candidates), reason=reason)

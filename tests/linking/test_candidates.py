@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.corpus.priors import MentionTable, PriorCandidate
+from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.embeddings.words import Words
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
 from deeped_ray.types import DeepEdError, Mention
@@ -22,14 +22,8 @@ def test_contexts_hold_the_nearest_known_words_of_each_side(words: Words) -> Non
     assert [words[row] for row in known.around(Mention(0, 5), num_words=4)] == ["guitar", "planet"]
 
 
-class FakeTable(MentionTable):
-    """Ten candidates, the later the rarer."""
-
-    def __init__(self) -> None:
-        pass
-
-    def candidates(self, surface: str) -> list[PriorCandidate]:
-        return [PriorCandidate(entity_id, 0.2 - entity_id / 100, 20 - entity_id) for entity_id in range(10)]
+# the later the rarer
+TEN = [PriorCandidate(entity_id, 0.2 - entity_id / 100, 20 - entity_id) for entity_id in range(10)]
 
 
 def test_four_by_prior_and_three_by_context(words: Words) -> None:
@@ -37,14 +31,14 @@ def test_four_by_prior_and_three_by_context(words: Words) -> None:
     row = words.find("rugby")
     assert row is not None
     entity_vectors[[9, 7, 0]] = words.vectors[row]
-    chosen = select_candidates("x", [row], FakeTable(), words, entity_vectors, CandidateConfig())
+    chosen = select_candidates(TEN, [row], words, entity_vectors, CandidateConfig())
     # 0 is there by prior already; 4 is the first of those with equal similarity
     assert [candidate.entity_id for candidate in chosen] == [0, 1, 2, 3, 4, 7, 9]
 
 
 def test_without_context_the_prior_decides(words: Words) -> None:
     entity_vectors = np.zeros((10, words.vectors.shape[1]), dtype=np.float32)
-    chosen = select_candidates("x", [], FakeTable(), words, entity_vectors, CandidateConfig())
+    chosen = select_candidates(TEN, [], words, entity_vectors, CandidateConfig())
     assert [candidate.entity_id for candidate in chosen] == list(range(7))
 
 

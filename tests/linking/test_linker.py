@@ -1,5 +1,9 @@
 """The linker on the mini encyclopedia: answers, reasons, and what it refuses."""
 
+import json
+import shutil
+from pathlib import Path
+
 import pytest
 
 from deeped_ray.artifacts import ArtifactError, KnowledgeBase
@@ -84,6 +88,16 @@ def test_a_document_of_many_mentions_is_linked_in_runs(linker: Linker, monkeypat
 
 def test_the_prior_linker_takes_the_most_common_sense(mini_kb: KnowledgeBase) -> None:
     (montreal,) = Linker.open(mini_kb, "prior").link(HOCKEY, [(0, 8)])
+    assert montreal.best is not None
+    assert montreal.best.title == "Montreal"
+
+
+def test_the_prior_linker_needs_only_the_corpus(mini_kb: KnowledgeBase, tmp_path: Path) -> None:
+    shutil.copytree(mini_kb.root, tmp_path / "kb")
+    manifest = json.loads((tmp_path / "kb" / "manifest.json").read_text())
+    manifest["parts"] = {name: manifest["parts"][name] for name in ("pages", "corpus")}
+    (tmp_path / "kb" / "manifest.json").write_text(json.dumps(manifest))
+    (montreal,) = Linker.open(tmp_path / "kb", "prior").link(HOCKEY, [(0, 8)])
     assert montreal.best is not None
     assert montreal.best.title == "Montreal"
 

@@ -1,0 +1,56 @@
+"""Annotated documents in our own layout: JSON, one document a line.
+
+    {"name": "d1", "text": "Scotland beat Australia.", "mentions": [{"start": 0, "end": 8, "title": "Scotland"}]}
+
+`start` and `end` count characters, end exclusive, as in `deeped link --spans` and in the endpoint's `spans`. A `title` of
+null marks a mention of something outside Wikipedia: it is left out, as AIDA's are. Other keys are passed over, and
+`"entity": {"title": ...}` stands for a title. So what `POST /link` answers, with the text added, is a document: corrected by
+hand it is a data set.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from deeped_ray.compressed import read_lines
+from deeped_ray.text import normalize_title
+from deeped_ray.types import DeepEdError, Document, Mention
+
+_EXPECTED = 'expected {"name": ..., "text": ..., "mentions": [{"start": ..., "end": ..., "title": ...}]}'
+
+
+def read_jsonl(path: Path) -> Iterator[Document]:
+    """Documents with their linked mentions; one without a name is called by its line number."""
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            yield _document(line, name=str(number), where=f"{path}, line {number}")
+
+
+def _document(line: str, *, name: str, where: str) -> Document:
+    try:
+        row = json.loads(line)
+        name, text, rows = str(row.get("name", name)), row["text"], row["mentions"]
+        mentions = [(mention["start"], mention["end"], _title(mention)) for mention in rows]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        problem = f"no {error}" if isinstance(error, KeyError) else f"found {line[:60]!r}"
+        raise DeepEdError(f"{where}: {problem}; {_EXPECTED}.") from error
+    if not isinstance(text, str):
+        raise DeepEdError(f"{where}: found text {str(text)[:40]!r}, which is no string; {_EXPECTED}.")
+    for start, end, title in mentions:
+        if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
+            raise DeepEdError(
+                f"{where}: mention {start!r} to {end!r} does not lie within the text, which has {len(text)} characters."
+            )
+        if title is not None and not (isinstance(title, str) and normalize_title(title)):
+            raise DeepEdError(
+                f"{where}: mention {start} to {end} has title {title!r}, expected a page's title or null."
+            )
+    linked = [Mention(start, end, normalize_title(title)) for start, end, title in mentions if title is not None]
+    return Document(name, text, tuple(linked))
+
+
+def _title(mention: dict[str, Any]) -> Any:
+    if "title" not in mention and "entity" in mention:
+        return mention["entity"] and mention["entity"]["title"]
+    return mention["title"]

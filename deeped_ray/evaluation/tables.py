@@ -1,0 +1,108 @@
+"""Plain text for people: aligned tables of scores, and answers with their reasons."""
+
+from collections.abc import Mapping, Sequence
+
+from deeped_ray.evaluation.metrics import ERROR_KINDS, LINK_CLASSES, PRIOR_CLASSES, Share
+from deeped_ray.evaluation.report import Case, Report
+from deeped_ray.types import Prediction
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Plain aligned columns: text to the left, numbers to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [
+        max(len(header), *(len(row[i]) for row in cells)) if cells else len(header) for i, header in enumerate(headers)
+    ]
+    numeric = [bool(rows) and all(isinstance(row[i], (int, float)) for row in rows) for i in range(len(headers))]
+
+    def line(values: Sequence[str]) -> str:
+        padded = [
+            value.rjust(width) if right else value.ljust(width)
+            for value, width, right in zip(values, widths, numeric, strict=True)
+        ]
+        return "  ".join(padded).rstrip()
+
+    return "\n".join([line(list(headers)), line(["-" * width for width in widths]), *map(line, cells)])
+
+
+def _cell(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def report_table(reports: Sequence[Report]) -> str:
+    """The scores that are usually quoted, one row a linker and data set."""
+    headers = ["mentions", "accuracy %", "95% interval", "micro F1 %", "macro F1 %", "gold recall %", "kept %"]
+    rows = []
+    for report in reports:
+        result, scores = report.result, report.result.scores
+        low, high = result.intervals["accuracy"]
+        rows.append(
+            [
+                result.mentions,
+                _percent(scores.accuracy),
+                f"{_percent(low)}-{_percent(high)}",
+                *map(_percent, [scores.micro_f1, scores.macro_f1, result.gold_recall, report.gold_recall_kept]),
+                int(report.mentions_per_s),
+            ]
+        )
+    return _table_of(reports, [*headers, "mentions/s"], rows)
+
+
+def report_text(reports: Sequence[Report]) -> str:
+    """Everything there is to say for people, the usual scores first."""
+    scores = [report.result.scores for report in reports]
+    macro = [(s.macro_precision, s.macro_recall, s.macro_f1) for s in scores]
+    micro = [(s.micro_precision, s.accuracy, s.micro_f1) for s in scores]
+    rates = [[*map(_percent, first), *map(_percent, second)] for first, second in zip(micro, macro, strict=True)]
+    errors = [[sum(report.result.errors.values()), *report.result.errors.values()] for report in reports]
+    hashes = dict.fromkeys((report.name, report.candidates_sha256) for report in reports)
+    sections = [
+        report_table(reports),
+        "Precision (P), recall (R) and F1 in %, over mentions and as means over documents",
+        _table_of(reports, ["micro P", "R", "F1", "macro P", "R", "F1"], rates),
+        "Mentions answered wrongly or not at all, by kind",
+        _table_of(reports, ["errors", *(kind.replace("_", " ") for kind in ERROR_KINDS)], errors),
+        "Accuracy in % by links to the gold entity, where it is a candidate; in brackets the mentions",
+        _table_of(reports, list(LINK_CLASSES), [_share_cells(report.result.by_links) for report in reports]),
+        "Accuracy in % by prior of the gold entity, where it is a candidate; in brackets the mentions",
+        _table_of(reports, list(PRIOR_CLASSES), [_share_cells(report.result.by_prior) for report in reports]),
+        "\n".join(f"candidates of {name}: sha256 {digest}" for name, digest in hashes),
+        *(describe_case(report, case) for report in reports for case in report.cases),
+    ]
+    return "\n\n".join(sections)
+
+
+def describe_case(report: Report, case: Case) -> str:
+    verdict = "right" if case.is_correct else "wrong"
+    return f"{report.name}, {report.model}, document {case.document!r}, gold {case.gold}: {verdict}\n" + describe(
+        case.prediction, num_words=20
+    )
+
+
+def describe(prediction: Prediction, *, num_words: int) -> str:
+    """A mention with its answer, its attended words, and every candidate's parts."""
+    head = f"{prediction.surface!r} [{prediction.start}:{prediction.end}] -> {prediction.best.title if prediction.best else f'nothing: {prediction.reason}'}"
+    if not prediction.candidates:
+        return head
+    words = ", ".join(f"{word} {weight:.2f}" for word, weight in prediction.attended[:num_words])
+    rows = [
+        (c.title, c.prior, c.local, "" if c.coherence is None else f"{c.coherence:.3f}", c.score, c.probability)
+        for c in prediction.candidates
+    ]
+    columns = table(["candidate", "prior", "local", "coherence", "score", "probability"], rows)
+    return "\n".join(
+        [head, *([f"  attended words: {words}"] if words else []), *(f"  {line}" for line in columns.splitlines())]
+    )
+
+
+def _table_of(reports: Sequence[Report], headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    named = [[report.name, report.model, *row] for report, row in zip(reports, rows, strict=True)]
+    return table(["data set", "model", *headers], named)
+
+
+def _share_cells(shares: Mapping[str, Share]) -> list[str]:
+    return [f"{_percent(share.accuracy)} ({share.mentions:,})" if share.mentions else "-" for share in shares.values()]
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{100 * rate:.1f}"

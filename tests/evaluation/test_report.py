@@ -1,0 +1,57 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.evaluation.report import EvaluationConfig, Report, evaluate, write_json
+from deeped_ray.types import DeepEdError
+
+KEYS = {"dataset", "mentions", "accuracy", "micro_f1", "macro_f1", "gold_recall", "mentions_per_s", "model"}
+
+
+@pytest.fixture(scope="module")
+def reports(mini_kb: KnowledgeBase) -> list[Report]:
+    return evaluate(mini_kb, EvaluationConfig(dataset=("mini:dev",), explain=3))
+
+
+def test_the_json_says_what_was_measured_on_what(reports: list[Report]) -> None:
+    for report in reports:
+        written = json.loads(json.dumps(report.to_json(), allow_nan=False))
+        assert written.keys() >= KEYS | {"candidates_sha256", "intervals", "errors", "by_gold_links", "by_gold_prior"}
+        assert written["mentions"] - round(written["accuracy"] * written["mentions"]) == sum(written["errors"].values())
+        assert written["intervals"]["accuracy"][0] < written["accuracy"] < written["intervals"]["accuracy"][1]
+
+
+def test_pruning_loses_gold_entities_only_where_there_is_pruning(reports: list[Report]) -> None:
+    prior, local, _ = reports
+    assert prior.to_json()["gold_recall_kept"] is None
+    assert local.gold_recall_kept is not None
+    assert local.gold_recall_kept <= local.result.gold_recall == prior.result.gold_recall
+
+
+def test_the_hash_tells_candidates_apart_not_models(mini_kb: KnowledgeBase, reports: list[Report]) -> None:
+    assert len({report.candidates_sha256 for report in reports}) == 1
+    (other,) = evaluate(mini_kb, EvaluationConfig(dataset=("mini:test",), model="prior"))
+    assert other.candidates_sha256 != reports[0].candidates_sha256
+
+
+def test_hard_cases_are_solved_and_missed_ones_in_turn(reports: list[Report]) -> None:
+    local = reports[1]
+    assert [case.is_correct for case in local.cases] == [True, False, True]
+    for case in local.cases:
+        titles = [candidate.title for candidate in case.prediction.candidates]
+        assert (titles[0] == case.gold) == case.is_correct
+        assert case.prediction.attended
+
+
+def test_one_report_is_an_object_and_several_are_a_list(reports: list[Report], tmp_path: Path) -> None:
+    write_json(reports[:1], tmp_path / "one.json")
+    write_json(reports, tmp_path / "all.json")
+    assert json.loads((tmp_path / "one.json").read_text())["model"] == "prior"
+    assert [row["model"] for row in json.loads((tmp_path / "all.json").read_text())] == ["prior", "local", "global"]
+
+
+def test_a_negative_number_of_cases_is_refused() -> None:
+    with pytest.raises(DeepEdError, match="--explain"):
+        EvaluationConfig(explain=-1)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 # Differs from the paper's code: Unicode word runs, where deep-ed split at every non-ASCII byte.
 _WORD = re.compile(r"\w+")
 _QUALIFIER = re.compile(r"(?<=\S)(?:\s*\([^()]*\)|,[^,]*)$")
-_SPACES = re.compile(r"[\s_]+")
 
 
 class Token(NamedTuple):
@@ -29,12 +28,14 @@ def is_content_word(word: str) -> bool:
 
 
 def content_words(text: str) -> list[str]:
-    return [token.word for token in tokenize(text) if is_content_word(token.word)]
+    return [word for word in _WORD.findall(text) if is_content_word(word)]
 
 
 def normalize_title(title: str) -> str:
     """`apple_Inc.` -> `Apple Inc.`: MediaWiki's own rule for page titles, in NFC."""
-    title = _SPACES.sub(" ", unicodedata.normalize("NFC", title)).strip()
+    title = " ".join(unicodedata.normalize("NFC", title).replace("_", " ").split())
+    if "A" <= title[:1] <= "Z":  # nearly all
+        return title
     first = title[:1].upper()
     # some letters have no single capital (ß), and Georgian is not capitalised in titles
     return title if len(first) != 1 or "\u10d0" <= title[:1] <= "\u10ff" else first + title[1:]

@@ -174,7 +174,7 @@ def read_shard(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
 def read_dump(path: Path, stats: DumpStats) -> Iterator[RawPage]:
     """All pages of a file, one shard after the other."""
     read_siteinfo(path)
-    for shard in cut_dump(path, shard_bytes=16 * 2**20):
+    for shard in cut_dump(path, shard_bytes=_READ_BYTES):  # a tree of more than the cache holds takes twice as long
         yield from read_shard(shard, stats)
 
 

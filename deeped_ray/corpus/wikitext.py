@@ -1,12 +1,17 @@
 """Wikitext -> plain text with hyperlinks at character offsets.
 
-One pass over the markup tokens with a stack of open brackets, so the time is linear in the page, whatever is unbalanced.
-Templates, tables, references, files and categories are dropped; a bracket that never closes is plain text.
+    hide      comments, references, formulas, then templates and tables: gone, with all that is inside them
+    strip     quotes, tags, list and heading marks, external links: gone, their text stays
+    link      what is left is text with [[...]]: cut at these, and put together again with the links' places
+
+Each step is a pass of regular expressions that begin with a fixed character, so prose is leapt over, and that read no
+stretch of text twice, so the time is linear in the page, whatever is unbalanced. A bracket that never closes is plain
+text.
 """
 
 import html
 import re
-from dataclasses import dataclass, field
+from itertools import accumulate
 from urllib.parse import unquote
 
 from deeped_ray.corpus.wikidump import RawPage, SiteInfo
@@ -16,19 +21,30 @@ from deeped_ray.types import Link, Page
 _HIDDEN = ("ref", "math", "gallery", "timeline", "syntaxhighlight", "source", "score", "imagemap", "chem", "graph")
 _OPENING = re.compile(rf"<!--|<(nowiki|{'|'.join(_HIDDEN)})\b([^<>]*)>", re.IGNORECASE)
 _CLOSING = {tag: re.compile(rf"</{tag}\s*>", re.IGNORECASE) for tag in (*_HIDDEN, "nowiki")}
-_TOKEN = re.compile(
-    r"\{\{|\}\}|\{\||\|\}|\[\[|\]\]|\]|\|"
-    r"|'{2,5}"
-    r"|</?[a-zA-Z][^<>]*>"
-    r"|\[(?:https?:)?//[^\s\[\]]*[ \t]*"
-    r"|^=+|=+[ \t]*$|^[*#:;]+|^----+|__[A-Z]+__",
-    re.MULTILINE,
+# `|}` ends a table, but in `{{a|}}` the bar ends an empty argument: the number of braces after it tells
+_BRACES = re.compile(r"(\{\{|\}\}|\{\||\|\}(?=(?:\}\})*(?!\})))")
+_OPENED_BY = {"}}": "{{", "|}": "{|"}
+# One pattern for each first character: the engine looks for a fixed one some five times faster than for any of several.
+# A run must not be shared out between two quantifiers in more than one way, hence the look-arounds: that is quadratic.
+_STRIPPED = (
+    (re.compile(r"<[bB][rR]\b[^<>]*>"), "\n"),
+    (re.compile(r"</?[a-zA-Z][^<>]*>"), ""),
+    (re.compile(r"''+"), ""),
+    (re.compile(r"__[A-Z]+__"), ""),
+    (re.compile(r"=(?<!==)=*[ \t]*$", re.MULTILINE), ""),
+    (re.compile(r"\n(?:[*#:;]+|=+|----+)"), "\n"),
+    (
+        re.compile(
+            r"\[(?:[a-z]+:)?//[^\s\[\]]*(?![^\s\[\]])[ \t]*(?![ \t])([^\[\]\n]*(?:\[\[[^\[\]]*\]\][^\[\]\n]*)*)\]"
+        ),
+        r"\1",
+    ),
 )
-_REDIRECT = re.compile(r"\s*#[^\s\[\]]+\s*:?\s*\[\[([^\[\]|#]+)")
+# An opening bracket, with all of the link and its trail ([[dog]]s) unless another link stands inside.
+_LINK = re.compile(r"\[\[(?!\[)(?:([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]([^\W\d_]*))?")
+_REDIRECT = re.compile(r"\s*#[^\s\[\]]+\s*(?::\s*)?\[\[([^\[\]|#]+)")
 _TEMPLATE_NAME = re.compile(r"\{\{\s*([^{}|\n]{1,60})")
-_MAX_NESTING = 20
-_LINK_TRAIL = re.compile(r"[^\W\d_]+")
-_NAMESPACE = re.compile(r"\s*:?\s*([^\[\]|:#]{1,60}?)\s*:\s*\S")
+_MAX_NESTING = 20  # no page puts pictures into captions this deep, and each level reads those inside it again
 # Links to sister projects show their text in the article, unlike those to other namespaces.
 _SHOWN_PREFIXES = (
     *(
@@ -91,33 +107,6 @@ _DISAMBIGUATION_SUFFIX = re.compile(
 )
 
 
-@dataclass(slots=True)
-class _Frame:
-    """Text gathered since an opening bracket."""
-
-    opening: str
-    pieces: list[str] = field(default_factory=list)
-    length: int = 0
-    links: list[Link] = field(default_factory=list)
-    bars: list[int] = field(default_factory=list)
-
-    def add(self, piece: str) -> None:
-        self.pieces.append(piece)
-        self.length += len(piece)
-
-    def append(self, other: "_Frame", *, literally: bool) -> None:
-        """Take over another frame's text and links, with its opening bracket if that turned out to be plain text."""
-        if literally:
-            self.add(other.opening)
-        shift = self.length
-        self.links.extend(Link(link.start + shift, link.end + shift, link.target) for link in other.links)
-        self.pieces.extend(other.pieces)
-        self.length += other.length
-
-    def text(self) -> str:
-        return "".join(self.pieces)
-
-
 def parse_page(raw: RawPage, site: SiteInfo = SiteInfo()) -> Page:  # noqa: B008 - frozen
     """A redirect, or a page with its plain text and hyperlinks; links to the page itself are dropped."""
     redirect = raw.redirect
@@ -146,44 +135,10 @@ def is_disambiguation(raw: RawPage) -> bool:
 
 def parse_wikitext(wikitext: str, namespaces: frozenset[str] = frozenset()) -> tuple[str, list[Link]]:
     """Plain text and its links; `namespaces` are the wiki's own names for all but the main one."""
-    wikitext = _without_hidden(wikitext)
-    stack = [_Frame("")]
-    hidden = 0  # how many templates and tables are open: text inside them is dropped when they close
-    position = 0
-    for match in _TOKEN.finditer(wikitext):
-        if match.start() < position:  # inside a link trail
-            continue
-        stack[-1].add(html.unescape(wikitext[position : match.start()]))
-        position = match.end()
-        token = match.group()
-        if token == "[[" and len(stack) > _MAX_NESTING and stack[-1].opening == "[[":
-            stack[-1].add(token)  # no page nests links this deep; each level copies the text below it
-        elif token in ("[[", "{{", "{|"):
-            stack.append(_Frame(token))
-            hidden += token != "[["
-        elif token == "]]" and stack[-1].opening == "[[":
-            position = _close_link(stack, wikitext, position, namespaces)
-        elif token in ("}}", "|}") and hidden:
-            while stack[-1].opening[0] == "[":  # a link left open inside a template goes with it
-                stack.pop()
-            stack.pop()
-            hidden -= 1
-        elif token == "|" and stack[-1].opening == "[[":
-            stack[-1].bars.append(stack[-1].length)
-        elif token[0] == "[":
-            stack.append(_Frame(token))
-        elif token == "]" and stack[-1].opening.startswith("[") and stack[-1].opening != "[[":
-            external = stack.pop()
-            stack[-1].append(external, literally=False)
-        elif token[0] in "]}|":
-            stack[-1].add(token)
-        elif token[:3].lower() == "<br":
-            stack[-1].add("\n")
-    stack[-1].add(html.unescape(wikitext[position:]))
-    root = stack[0]
-    for unclosed in stack[1:]:
-        root.append(unclosed, literally=True)
-    return root.text(), root.links
+    text = "\n" + _without_braces(_without_hidden(wikitext))  # so that the first line begins as all others do
+    for pattern, replacement in _STRIPPED:
+        text = pattern.sub(replacement, text)
+    return _take_links(text[1:], namespaces)
 
 
 def _without_hidden(wikitext: str) -> str:
@@ -210,44 +165,105 @@ def _without_hidden(wikitext: str) -> str:
     return "".join([*pieces, wikitext[position:]])
 
 
+def _without_braces(wikitext: str) -> str:
+    """Drop templates and tables. A closing mark ends the last one of its kind, with whatever is still open inside."""
+    if "{" not in wikitext:
+        return wikitext
+    before, *pieces = _BRACES.split(wikitext)
+    kept = [before]
+    opened: list[tuple[str, int]] = []  # opening marks with their places in `kept`
+    num_opened = {"{{": 0, "{|": 0}
+    for mark, after in zip(pieces[::2], pieces[1::2], strict=True):
+        if mark in num_opened:
+            opened.append((mark, len(kept)))
+            num_opened[mark] += 1
+            kept.append(mark + after)
+        elif num_opened[_OPENED_BY[mark]]:
+            last = ""
+            while last != _OPENED_BY[mark]:
+                last, place = opened.pop()
+                num_opened[last] -= 1
+            kept[place:] = [after]
+        else:
+            kept.append(mark + after)
+    return "".join(kept)
+
+
 def _escape(text: str) -> str:
     """Write markup characters as entities, which are resolved again when the text comes out."""
     return re.sub(r"[\[\]{}|'<>=*#:;_-]", lambda match: f"&#{ord(match.group())};", text)
 
 
-def _close_link(stack: list[_Frame], wikitext: str, position: int, namespaces: frozenset[str]) -> int:
-    """Pop a finished [[...]], put its visible text and itself into the frame below; returns where its trail ends."""
-    frame, parent = stack.pop(), stack[-1]
-    content = frame.text()
-    target_text = content[: frame.bars[0]] if frame.bars else content
-    match = _NAMESPACE.match(target_text)
-    prefix = match.group(1).strip().lower().replace("_", " ") if match else ""
-    is_shown = target_text.lstrip().startswith(":") or prefix in _SHOWN_PREFIXES
-    if prefix and not is_shown and _is_hidden(prefix, namespaces):
-        if frame.links and frame.bars:  # a picture whose caption has links: the caption is prose
-            _add_caption(frame, parent)
-        return position
-    anchor = content[frame.bars[0] :] if frame.bars else content
-    if frame.bars and not anchor:  # the pipe trick: [[Apple (fruit)|]] shows "Apple"
-        anchor = bare_title(target_text)
-    anchor = anchor.rpartition("|")[2] if len(frame.bars) > 1 else anchor
-    trail = _LINK_TRAIL.match(wikitext, position)
-    start = parent.length
-    parent.add(anchor + (trail.group() if trail else ""))
-    target = normalize_title(unquote(target_text.partition("#")[0].lstrip(":")))
-    if target and anchor.strip() and not (prefix and _is_hidden(prefix, namespaces)):
-        parent.links.append(Link(start, parent.length, target))
-    return trail.end() if trail else position
+def _take_links(text: str, namespaces: frozenset[str]) -> tuple[str, list[Link]]:
+    """Put text without other markup together again from what stands between links and what the links show."""
+    before, *pieces = _LINK.split(text)
+    shown = [before]
+    targets: dict[int, str] = {}  # titles, by the place in `shown` of the text that leads to them
+    opened: list[int] = []  # places of brackets that have another link inside
+    for content, trail, after in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
+        if content is None:
+            if len(opened) < _MAX_NESTING:
+                opened.append(len(shown))
+            shown.append("[[")
+        else:
+            anchor, target = _read_link(content, namespaces)
+            if target:
+                targets[len(shown)] = target
+            shown.append(anchor + trail)
+        if opened and "]]" in after:
+            *closed, after = after.split("]]")
+            for inside in closed:
+                shown.append(inside)
+                shown.append(_close(opened.pop(), shown, targets, namespaces) if opened else "]]")
+        shown.append(after)
+    if "&" in text:
+        shown = [html.unescape(piece) if "&" in piece else piece for piece in shown]
+    ends = list(accumulate(map(len, shown)))
+    links = [Link(ends[at - 1], ends[at], target) for at, target in targets.items() if shown[at].strip()]
+    return "".join(shown), links
 
 
-def _add_caption(frame: _Frame, parent: _Frame) -> None:
-    caption_start = frame.bars[-1]
-    parent.add("\n")
-    shift = parent.length - caption_start
-    parent.links.extend(
-        Link(link.start + shift, link.end + shift, link.target) for link in frame.links if link.start >= caption_start
-    )
-    parent.add(frame.text()[caption_start:] + "\n")
+def _read_link(content: str, namespaces: frozenset[str]) -> tuple[str, str]:
+    """What a link shows, and the title it leads to, empty if that is not an article."""
+    target, bar, anchor = content.partition("|")
+    if not bar:
+        anchor = target
+    elif not anchor:  # the pipe trick: [[Apple (fruit)|]] shows "Apple"
+        anchor = bare_title(target)
+    if "&" in target:
+        target = html.unescape(target)
+    if ":" in target:
+        if _is_hidden(prefix := _prefix(target), namespaces):
+            is_shown = target.lstrip().startswith(":") or prefix in _SHOWN_PREFIXES
+            return anchor if is_shown else "", ""
+        target = target.lstrip(" :")
+    if "#" in target:
+        target = target.partition("#")[0]
+    if "%" in target:
+        target = unquote(target)
+    return anchor, normalize_title(target)
+
+
+def _close(place: int, shown: list[str], targets: dict[int, str], namespaces: frozenset[str]) -> str:
+    """What stands for the end of the bracket at `place`. Of a picture only a caption with links is prose, and stays."""
+    if not _is_hidden(_prefix(shown[place + 1]), namespaces):
+        return "]]"
+    has_links = next(reversed(targets), 0) > place
+    bars = (at for at in reversed(range(place, len(shown))) if "|" in shown[at] and at not in targets)
+    caption = next(bars, len(shown)) if has_links else len(shown)
+    for at in range(place, caption):
+        shown[at] = ""
+        targets.pop(at, None)
+    if caption == len(shown):
+        return ""
+    shown[caption] = "\n" + shown[caption].rpartition("|")[2]
+    return "\n"
+
+
+def _prefix(target: str) -> str:
+    """`File` of `File:Apple.jpg`, in lower case; empty if there is none."""
+    prefix, _, rest = target.strip().removeprefix(":").partition(":")
+    return prefix.strip().lower().replace("_", " ") if rest and "#" not in prefix else ""
 
 
 def _is_hidden(prefix: str, namespaces: frozenset[str]) -> bool:
@@ -262,5 +278,4 @@ def _is_hidden(prefix: str, namespaces: frozenset[str]) -> bool:
 
 def is_in_other_namespace(target: str, namespaces: frozenset[str] = frozenset()) -> bool:
     """Whether a link target such as `File:Apple.jpg` or `de:Apfel` is no article of this wiki."""
-    match = _NAMESPACE.match(target)
-    return match is not None and _is_hidden(match.group(1).strip().lower().replace("_", " "), namespaces)
+    return _is_hidden(_prefix(target), namespaces)

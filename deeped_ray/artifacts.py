@@ -128,6 +128,12 @@ class KnowledgeBase:
             raise ArtifactError(f"The {name} part of {self.root} is damaged: {problem}. {remedy} again.")
         return part
 
+    def last(self, name: str) -> Part | None:
+        """A part as it was last made, though its parents may have changed since; None if there is none that is sound."""
+        record = self.manifest()["parts"].get(name)
+        part = Part(name, record["id"], self.root / record["folder"], record) if record else None
+        return None if part is None or _damage(part, full=False) else part
+
     def verify(self) -> dict[str, str | None]:
         """Hash every file of every part; a problem, or None, by part name."""
         problems: dict[str, str | None] = {}

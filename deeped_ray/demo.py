@@ -30,7 +30,7 @@ STAGES: list[tuple[str, list[str]]] = [
         "build_corpus",
         ["--dimension", "100", "--min-word-count", "2", "--ppmi-window", "30", "--shard-mb", "0.1"],
     ),
-    ("embed_entities", ["--shard-entities", "32"]),
+    ("embed_entities", ["--shard-words", "20000"]),
     ("build_index", []),
     ("train_linker", ["--epochs", "60", "--learning-rate", "3e-3", "--documents-per-step", "8"]),
 ]

@@ -31,7 +31,9 @@ def peak_memory_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts in KiB
 
 
-def spread(function: Callable[..., Result], items: Iterable[Item], *shared: Any) -> Iterator[tuple[Item, Result]]:
+def spread(
+    function: Callable[..., Result], items: Iterable[Item], *shared: Any, num_gpus: float = 0.0
+) -> Iterator[tuple[Item, Result]]:
     """Yield (item, function(item, *shared)) as results arrive, in any order.
 
     `shared` values go to the object store once, and numpy arrays among them are read there without a copy. At most two
@@ -39,7 +41,7 @@ def spread(function: Callable[..., Result], items: Iterable[Item], *shared: Any)
     run again; an exception of `function` is raised here.
     """
     ensure_ray()
-    task = ray.remote(num_cpus=1, max_retries=5)(function)
+    task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=5)(function)
     references = [ray.put(value) for value in shared]
     max_in_flight = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
     running: dict[Any, Item] = {}

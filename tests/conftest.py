@@ -27,7 +27,7 @@ from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings.index import IndexConfig, build_index
-from deeped_ray.embeddings.trainer import EmbeddingConfig, ShardConfig, embed_entities
+from deeped_ray.embeddings.trainer import ShardConfig, embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.linking.batching import Batch
 from deeped_ray.linking.candidates import CandidateConfig
@@ -38,8 +38,7 @@ from deeped_ray.types import Page
 
 MINI_CORPUS = CorpusConfig(min_word_count=2, shard_mb=0.1, partitions=3)
 MINI_WORDS = WordVectorConfig(dimension=100, ppmi_window=30)
-MINI_EMBEDDING = EmbeddingConfig()
-MINI_SHARDS = ShardConfig(shard_entities=57)
+MINI_SHARDS = ShardConfig(shard_words=10_000)
 MINI_TRAINING = TrainingConfig(epochs=60, learning_rate=3e-3, documents_per_step=8)
 
 
@@ -64,7 +63,7 @@ def corpus_kb(local_ray_session: None, tmp_path_factory: pytest.TempPathFactory)
     kb = KnowledgeBase(tmp_path_factory.mktemp("kb") / "mini", create=True)
     build_corpus(kb, MINI_CORPUS)
     build_words(kb, MINI_WORDS)
-    embed_entities(kb, MINI_EMBEDDING, MINI_SHARDS)
+    embed_entities(kb, sharding=MINI_SHARDS)
     build_index(kb, IndexConfig())
     return kb
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deeped_ray.artifacts import Part
-from deeped_ray.corpus import cooccurrence, entities, priors
+from deeped_ray.corpus import cooccurrence, entities, heldout, priors
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS
 from deeped_ray.corpus.pages import page_shards, read_pages
@@ -77,6 +77,7 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
         )
     )
     _join_pieces(pieces, folder, num_partitions)
+    num_held_out = heldout.join(sorted(work.glob("heldout-*.parquet")), folder)
     page_offsets, page_counts = (
         np.load(folder / f"{PAGE_WORDS}.offsets.npy"),
         np.load(folder / f"{PAGE_WORDS}.counts.npy"),
@@ -94,6 +95,7 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
         "linked_targets": int(np.count_nonzero(titles["num_links"].to_numpy())),
         "followed_links": sum(found["links"] for found in summaries),
         "dead_links": sum(found["dead_links"] for found in summaries),
+        "held_out_links": num_held_out,
         "mentions": len(np.load(folder / "mentions.hashes.npy", mmap_mode="r")),
         "vocabulary": num_words,
         "tokens": sum(found["tokens"] for found in summaries),
@@ -119,6 +121,7 @@ def _count_shard(shard: Path, work: Path, corpus: Path, num_entities: int, windo
     page_pairs: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
     link_pairs: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
     edges: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
+    held_out: list[heldout.Row] = []
     num_tokens = num_links = num_dead_links = 0
     for page in read_pages(shard):
         if page.redirect is not None:
@@ -138,8 +141,11 @@ def _count_shard(shard: Path, work: Path, corpus: Path, num_entities: int, windo
         tokens = cooccurrence.tokenize_to_ids(page.text, vocabulary)
         num_tokens += len(tokens.ids)
         if links:
-            position, words = cooccurrence.link_words(tokens, links, window=window)
-            link_pairs.append((followed[position], words))
+            is_held_out = np.array([heldout.is_held_out(page.title, link) for link in links])
+            held_out += heldout.rows_of(page, tokens, links, followed, is_held_out)
+            kept = [link for link, is_out in zip(links, is_held_out, strict=True) if not is_out]
+            position, words = cooccurrence.link_words(tokens, kept, window=window)
+            link_pairs.append((followed[~is_held_out][position], words))
         if own >= 0:
             title_ids = [vocabulary[word] for word in content_words(page.title) if word in vocabulary]
             ids = np.concatenate([tokens.ids[tokens.ids >= 0], np.array(title_ids, dtype=np.int64)])
@@ -147,6 +153,7 @@ def _count_shard(shard: Path, work: Path, corpus: Path, num_entities: int, windo
             edges.append((np.full(len(followed), own), followed))
     rows = priors.mention_rows({key: float(count) for key, count in mentions.items() if key[0]})
     spill_by_hash(work / f"mentions-{shard.stem}.arrow", rows, num_partitions)
+    heldout.write(work / f"heldout-{shard.stem}.parquet", held_out)
     summary = {"tokens": num_tokens, "links": num_links, "dead_links": num_dead_links}
     for name, pairs in ((PAGE_WORDS, page_pairs), (LINK_WORDS, link_pairs), (GRAPH, edges)):
         nothing = np.array([], dtype=np.int64)

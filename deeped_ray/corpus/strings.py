@@ -54,11 +54,11 @@ class StringIndex:
 
     def __init__(self, folder: Path, name: str) -> None:
         # a plain array over the map: np.memmap makes every element access ten times dearer
-        self._hashes = np.asarray(np.load(folder / f"{name}.hashes.npy", mmap_mode="r", allow_pickle=False))
+        self.hashes = np.asarray(np.load(folder / f"{name}.hashes.npy", mmap_mode="r", allow_pickle=False))
         self._strings = read_strings(folder, name)
 
     def __len__(self) -> int:
-        return len(self._hashes)
+        return len(self.hashes)
 
     def __getitem__(self, row: int) -> str:
         string: str = self._strings[row].as_py()
@@ -66,9 +66,23 @@ class StringIndex:
 
     def find(self, string: str) -> int | None:
         key = np.uint64(hash64(string))
-        row = int(self._hashes.searchsorted(key))
-        while row < len(self._hashes) and self._hashes[row] == key:
+        row = int(self.hashes.searchsorted(key))
+        while row < len(self.hashes) and self.hashes[row] == key:
             if self[row] == string:
                 return row
             row += 1
         return None
+
+    def find_all(self, strings: Sequence[str]) -> npt.NDArray[np.int64]:
+        """`find` for many strings at once, -1 where there is none."""
+        keys = hashes_of(strings)
+        rows = np.searchsorted(self.hashes, keys).astype(np.int64)
+        is_hit = rows < len(self.hashes)
+        is_hit[is_hit] = self.hashes[rows[is_hit]] == keys[is_hit]
+        hits = np.flatnonzero(is_hit)
+        stored = self._strings.take(pa.array(rows[hits])).to_pylist()
+        for place, string in zip(hits.tolist(), stored, strict=True):
+            if string != strings[place]:  # another string with the same hash
+                found = self.find(strings[place])
+                rows[place], is_hit[place] = (-1, False) if found is None else (found, True)
+        return np.where(is_hit, rows, -1)

@@ -1,4 +1,4 @@
-"""Section 3: the max-margin objective of an entity vector, and the paper's way to minimise it.
+"""Section 3: the max-margin objective of an entity vector, and the words it is sampled with.
 
 z      [b, d]        entity vectors on the unit sphere, b independent problems at once
 x_pos  [b, P, d]     vectors of words drawn from p(w|e), the entity's own words
@@ -6,13 +6,12 @@ x_neg  [b, P, N, d]  vectors of words drawn from q(w) = p(w)^alpha, N for each p
 gamma                the margin
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 Rows = npt.NDArray[np.int64]
@@ -91,26 +90,18 @@ def _pick(cumulative: npt.NDArray[np.float64], uniform: npt.NDArray[np.float64])
     return picked
 
 
-class Adagrad:
-    """Adagrad on the sphere: one state per coordinate of every entity, kept over both phases."""
-
-    def __init__(self, z: Float[Tensor, "b d"], *, learning_rate: float) -> None:
-        self.z = project(z)
-        self.learning_rate = learning_rate
-        self._squares = torch.zeros_like(z)
-
-    def step(self, grad: Float[Tensor, "b d"]) -> None:
-        self._squares += grad.square()
-        self.z = project(self.z - self.learning_rate * grad / (self._squares + 1e-10).sqrt())
-
-
-def minimize(
-    optimizer: Adagrad,
-    words: Float[Tensor, "V d"],
-    draws: Iterable[tuple[Int[Tensor, "b P"], Int[Tensor, "b P N"]]],
+def exact_objective(
+    z: npt.NDArray[np.float32],
+    x_pos: npt.NDArray[np.float32],
+    weights: npt.NDArray[np.float64],
+    x_neg: npt.NDArray[np.float32],
     *,
     gamma: float,
-) -> None:
-    """One optimiser step per item of `draws`."""
-    for positives, negatives in draws:
-        optimizer.step(gradient(optimizer.z, words[positives], words[negatives], gamma=gamma))
+) -> float:
+    """J(z; e), exact over an entity's words with their weights and over a pool of negatives: n log n by sorted scores."""
+    negative = np.sort((x_neg @ z).astype(np.float64))
+    above = np.append(np.cumsum(negative[::-1])[::-1], 0.0)  # sums of the scores from a place on
+    margin = gamma - (x_pos @ z).astype(np.float64)
+    first = np.searchsorted(negative, -margin)
+    violated = (len(negative) - first) * margin + above[first]
+    return float(weights @ violated / (len(negative) * weights.sum()))

@@ -1,17 +1,25 @@
 """Entity vectors by sharded Ray tasks: every entity is its own small problem (section 3).
 
-Reads the parts `corpus` and `words`, writes `vectors`: `vectors.npy` [E, d], `evidence.npy` [E], `losses.npy` [E, 2].
+Reads the parts `corpus` and `words`, writes `vectors`:
+
+    vectors.npy [E, d]                       unit length; zero for entities of which nothing is known
+    evidence.npy, fingerprints.npy [E]       kind of evidence, and a hash of it
+    titles.npy [E]                           hashes of titles, by which a later run finds the vectors again
+    noise_mean.npy, noise_covariance.npy     mu and Sigma of the closed form
+
 A finished shard is a file in the run's folder, written whole or not at all; the same command after a kill takes
 up the shards that are there. An entity's result depends on its own words and seed only, not on its shard.
 """
 
+import logging
 import os
 import shutil
+import time
 import uuid
 import warnings
 import zipfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -20,255 +28,410 @@ import numpy.typing as npt
 import torch
 
 from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, Part, ResumeConfig
-from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS, WordCounts
+from deeped_ray.compressed import read_lines
 from deeped_ray.corpus.entities import Catalogue
-from deeped_ray.embeddings import objective
-from deeped_ray.embeddings.objective import WordBag
-from deeped_ray.embeddings.words import Words
+from deeped_ray.corpus.strings import hashes_of
+from deeped_ray.embeddings import closed_form, reference
+from deeped_ray.embeddings.closed_form import ClosedFormConfig, Noise
+from deeped_ray.embeddings.evidence import (
+    EVIDENCE_NAMES,
+    NOT_TRAINED,
+    PAGE,
+    PAGE_AND_LINKS,
+    Evidence,
+    EvidenceReader,
+    bags_of,
+    fingerprints,
+)
+from deeped_ray.embeddings.objective import exact_objective, noise_cdf
+from deeped_ray.embeddings.reference import ReferenceConfig
+from deeped_ray.embeddings.validation import Validation
+from deeped_ray.embeddings.words import Words, unit_rows
 from deeped_ray.progress import Progress
 from deeped_ray.spread import spread
 from deeped_ray.text import content_words
 from deeped_ray.types import DeepEdError
 
-NO_EVIDENCE, TITLE_ONLY, PAGE, LINKS, PAGE_AND_LINKS = range(5)
-EVIDENCE_NAMES = ("nothing", "title only", "page", "links", "page and links")
+logger = logging.getLogger(__name__)
+
+Floats = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+LOSS_ENTITIES, LOSS_NEGATIVES = 1000, 4096
+LINK_STEPS = (0, 50, 100, 200, 400, 800)
+"""Lengths of the reference's link phase that are tried on validation data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:
-    """The optimisation of one entity vector; the paper's values."""
+    """Entity vectors."""
 
-    alpha: Annotated[float, "exponent of q(w) = p(w)^alpha, from which negative words are drawn"] = 0.6
-    gamma: Annotated[float, "margin between an entity's words and random words"] = 0.1
-    num_positives: Annotated[int, "positive words per step"] = 20
-    num_negatives: Annotated[int, "negative words per positive word"] = 5
-    learning_rate: Annotated[float, "Adagrad's learning rate"] = 0.3
-    page_steps: Annotated[int, "steps on the words of the entity's own page"] = 400
-    link_steps: Annotated[int, "steps on the words around links to the entity, after those on its page"] = 100
-    initialization: Annotated[
-        Literal["title", "random"], "start from the mean of the title's word vectors, or from a normal distribution"
-    ] = "title"
-    seed: Annotated[int, "with an entity's id, the seed of its own random numbers"] = 0
+    method: Annotated[
+        Literal["closed-form", "reference"], "solve the objective in closed form, or by the paper's sampled steps"
+    ] = "closed-form"
+    alpha: Annotated[float, "exponent of q(w) = p(w)^alpha, the distribution of negative words"] = 0.6
 
-    def __post_init__(self) -> None:
-        if min(self.num_positives, self.num_negatives) < 1 or min(self.page_steps, self.link_steps) < 0:
-            raise DeepEdError("Positives and negatives must be at least 1, steps at least 0.")
-        if self.learning_rate <= 0 or self.gamma <= 0:
-            raise DeepEdError("--learning-rate and --gamma must be positive.")
+
+@dataclass(frozen=True, kw_only=True)
+class SubsetConfig:
+    """Which entities to train; the others keep the vectors they have."""
+
+    entities: Annotated[str | None, "train only the entities of this file: one title a line"] = None
+    only_new: Annotated[
+        bool, "train only entities that have no vector yet, or whose page, links or title have changed since"
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardConfig:
-    """How the work is cut; changes nothing in the result."""
+    """How the work is cut and where it runs; changes nothing in the result."""
 
-    shard_entities: Annotated[int, "entities per Ray task"] = 500
-    block_entities: Annotated[int, "entities optimised side by side within a task"] = 32
+    shard_words: Annotated[int, "words of entities per Ray task, in closed form"] = 2_000_000
+    shard_entities: Annotated[int, "entities per Ray task, by the reference"] = 500
+    block_entities: Annotated[int, "entities optimised side by side within a task, by the reference"] = 32
+    device: Annotated[Literal["auto", "cpu", "cuda"], "where tasks compute; auto: on a GPU if they have one"] = "auto"
+    num_gpus: Annotated[float, "GPUs per task; a fraction lets several tasks share one"] = 0.0
 
     def __post_init__(self) -> None:
-        if min(self.shard_entities, self.block_entities) < 1:
-            raise DeepEdError("--shard-entities and --block-entities must be at least 1.")
+        if min(self.shard_words, self.shard_entities, self.block_entities) < 1 or self.num_gpus < 0:
+            raise DeepEdError(
+                "--shard-words, --shard-entities and --block-entities must be at least 1, --num-gpus at least 0."
+            )
+        if self.device == "cuda" and not self.num_gpus:
+            raise DeepEdError("--device cuda needs GPUs for its tasks: give --num-gpus, for example 0.5.")
+
+
+class Methods(NamedTuple):
+    """Everything a vector depends on, beside the entity's own words."""
+
+    embedding: EmbeddingConfig = EmbeddingConfig()
+    closed_form: ClosedFormConfig = ClosedFormConfig()
+    reference: ReferenceConfig = ReferenceConfig()
+
+    @property
+    def is_closed_form(self) -> bool:
+        return self.embedding.method == "closed-form"
+
+    @property
+    def needs_validation(self) -> bool:
+        """Whether the length of the reference's link phase is still to be found."""
+        return not self.is_closed_form and self.reference.link_steps < 0
+
+    def recorded(self) -> dict[str, Any]:
+        return {**asdict(self.embedding), **asdict(self.closed_form if self.is_closed_form else self.reference)}
 
 
 class ShardResult(NamedTuple):
-    vectors: npt.NDArray[np.float32]
+    vectors: Floats
     evidence: npt.NDArray[np.int8]
-    losses: npt.NDArray[np.float32]  # [entities, 2]: J before and after
+    fingerprints: npt.NDArray[np.uint64]
+    titles: npt.NDArray[np.uint64]
+    is_trained: npt.NDArray[np.bool_]
+
+
+class Previous(NamedTuple):
+    """Vectors of an earlier run, found by the hash of a title."""
+
+    vectors: Floats
+    evidence: npt.NDArray[np.int8]
+    fingerprints: npt.NDArray[np.uint64]
+    titles: npt.NDArray[np.uint64]
+
+    def rows_of(self, titles: npt.NDArray[np.uint64]) -> Ids:
+        """Row of each title, -1 where there is none."""
+        order = np.argsort(self.titles, kind="stable")
+        place = np.minimum(np.searchsorted(self.titles, titles, sorter=order), max(len(order) - 1, 0))
+        found = order[place] if len(order) else np.zeros(len(titles), dtype=np.int64)
+        return np.where(self.titles[found] == titles, found, -1) if len(order) else found - 1
+
+
+class Shared(NamedTuple):
+    """What all shards are computed with; goes to the object store once."""
+
+    corpus: Part
+    words: Part
+    matrix: Floats
+    """x'_w of the closed form, or x_w for the reference."""
+    noise_cdf: npt.NDArray[np.float64]
+    methods: Methods
+    sharding: ShardConfig
+    previous: Part | None
+    only_new: bool
+    subset: npt.NDArray[np.uint64] | None
 
 
 def embed_entities(
-    kb: KnowledgeBase, config: EmbeddingConfig, sharding: ShardConfig, resume: ResumeConfig = NEW_RUN
+    kb: KnowledgeBase,
+    methods: Methods = Methods(),  # noqa: B008 - immutable
+    sharding: ShardConfig = ShardConfig(),  # noqa: B008
+    *,
+    subset: SubsetConfig = SubsetConfig(),  # noqa: B008
+    resume: ResumeConfig = NEW_RUN,
+    validation: Validation | None = None,
 ) -> dict[str, Any]:
-    """Make the vectors part unless it is there already; returns counts and losses."""
+    """Make the vectors part unless it is there already; returns counts, losses and times."""
     parents = ["corpus", "words"]
-    if not kb.is_current("vectors", config=config, parents=parents):
-        with kb.write("vectors", config=config, parents=parents) as folder:
-            parent_ids = [kb.open(parent).id for parent in parents]
-            run = resume.folder(kb, "embed", [parent_ids, asdict(config), sharding.shard_entities])
-            results = [_read_shard(path) for path in _train_shards(kb, config, sharding, run)]
-            for name, arrays in zip(ShardResult._fields, zip(*results, strict=True), strict=True):
-                np.save(folder / f"{name}.npy", np.concatenate(arrays))
-        shutil.rmtree(run)
-    vectors = kb.open("vectors")
-    evidence, losses = vectors.array("evidence"), vectors.array("losses")
-    return {
-        "entities": len(evidence),
-        "loss_before": round(float(np.nanmean(losses[:, 0])), 5),
-        "loss_after": round(float(np.nanmean(losses[:, 1])), 5),
-        "evidence": {name: int((evidence == kind).sum()) for kind, name in enumerate(EVIDENCE_NAMES)},
+    corpus, words = kb.open("corpus"), kb.open("words")
+    titles = _read_titles(subset.entities, Catalogue(corpus)) if subset.entities else None
+    previous = _previous(kb, methods, subset)
+    config = {
+        **methods.recorded(),
+        "words": _words_identity(words),
+        "validation": validation.name if validation and methods.needs_validation else None,
+        "added_to": previous.id if previous else None,
+        "entities": len(titles) and hex(int(np.bitwise_xor.reduce(titles))) if titles is not None else None,
     }
-
-
-def _train_shards(kb: KnowledgeBase, config: EmbeddingConfig, sharding: ShardConfig, run: Path) -> list[Path]:
-    corpus, words = kb.open("corpus"), Words(kb.open("words"))
-    num_entities = len(Catalogue(corpus))
-    bounds = list(range(0, num_entities, sharding.shard_entities))
-    shards = {
-        run / f"entities-{start:09d}.npz": range(start, min(start + sharding.shard_entities, num_entities))
-        for start in bounds
-    }
-    progress = Progress("embed", "entities", num_entities)
-    todo = {path: entities for path, entities in shards.items() if not _is_finished(path)}
-    progress.skip(num_entities - sum(map(len, todo.values())))
-    word_rows = words.rows_of_corpus_ids(len(corpus.array("vocabulary.counts")))
-    noise = objective.noise_cdf(words.counts, alpha=config.alpha)
-    tasks = spread(
-        _embed_shard,
-        todo.items(),
-        corpus,
-        np.asarray(words.vectors),
-        kb.open("words"),
-        word_rows,
-        noise,
-        config,
-        sharding.block_entities,
+    is_done = kb.is_current("vectors", config=config, parents=parents)
+    if is_done or (previous and subset.only_new and _is_complete(kb, previous)):
+        return _counts(kb.open("vectors"))
+    times = [time.monotonic()]
+    with kb.write("vectors", config=config, parents=parents) as folder:
+        run = resume.folder(kb, "embed", [corpus.id, words.id, config, _cut(methods, sharding)])
+        if methods.needs_validation:
+            methods = choose_link_steps(corpus, words, methods, sharding, validation)
+        noise = _noise(Words(words), methods, previous)
+        shared = _share(corpus, words, noise, methods, sharding, previous, subset.only_new, titles)
+        times.append(time.monotonic())
+        paths = _train_shards(shared, run)
+        times.append(time.monotonic())
+        num_entities = len(Catalogue(corpus))
+        num_trained = _join(paths, num_entities, shared.matrix.shape[1], folder)
+        for name, array in noise._asdict().items():
+            np.save(folder / f"noise_{name}.npy", array)
+    times.append(time.monotonic())
+    shutil.rmtree(run)
+    part = kb.open("vectors")
+    vectors, kinds = part.array("vectors"), part.array("evidence")
+    score = (
+        {"validation": validation.name, "validation_score": round(validation.score(vectors[validation.entities]), 4)}
+        if validation
+        else {}
     )
-    for (_, entities), loss in tasks:
-        progress.advance(len(entities), note=f"loss {loss:.4f}")
+    return {
+        **_counts(part),
+        "trained": num_trained,
+        **_losses(kb, vectors, kinds, alpha=methods.embedding.alpha, gamma=methods.reference.gamma),
+        **score,
+        "seconds_by_step": dict(zip(("prepare", "embed", "join"), np.diff(times).round(1).tolist(), strict=True)),
+    }
+
+
+def _counts(part: Part) -> dict[str, Any]:
+    kinds = np.bincount(part.array("evidence"), minlength=len(EVIDENCE_NAMES)).tolist()
+    return {"entities": sum(kinds), "evidence": dict(zip(EVIDENCE_NAMES, kinds, strict=True))}
+
+
+def embed_text(kb: KnowledgeBase, title: str, text: str) -> Floats:
+    """The vector of an entity that the corpus does not have: the same function, with `text` as its page."""
+    return TextEmbedder(kb).embed(title, text)
+
+
+class TextEmbedder:
+    """Embeds many texts: opens the knowledge base once, then takes about a millisecond each."""
+
+    def __init__(self, kb: KnowledgeBase) -> None:
+        part = kb.open("vectors")
+        names = (field.name for field in fields(ClosedFormConfig))
+        self._config = ClosedFormConfig(**{name: part.config[name] for name in names if name in part.config})
+        self._words = Words(kb.open("words"))
+        noise = Noise(*(np.asarray(part.array(f"noise_{name}")) for name in Noise._fields))
+        self._contrasts = torch.from_numpy(closed_form.contrast(self._words.vectors, noise, ridge=self._config.ridge))
+
+    def embed(self, title: str, text: str) -> Floats:
+        words = [content_words(title) + content_words(text) if text else [], [], content_words(title)]
+        page, links, named = (bags_of([self._words.find_all(each)]) for each in words)
+        vector: Floats = closed_form.embed(Evidence(page, links, named), self._contrasts, self._config)[0]
+        return vector
+
+
+# -- what came before
+
+
+def _previous(kb: KnowledgeBase, methods: Methods, subset: SubsetConfig) -> Part | None:
+    """The vectors that entities outside the subset keep."""
+    if not (subset.only_new or subset.entities):
+        return None
+    part = kb.last("vectors")
+    if part is None:
+        if subset.only_new:
+            raise DeepEdError(f"--only-new adds to vectors, and {kb.root} has none. Run without it first.")
+        return None
+    expected = {**methods.recorded(), "words": _words_identity(kb.open("words"))}
+    changed = [name for name in expected if part.config.get(name) != expected[name]]
+    if changed:
+        raise DeepEdError(
+            f"The vectors of {kb.root} were made with other {', '.join(changed)} and would not fit new ones. Run without --only-new and --entities."
+        )
+    return part
+
+
+def _words_identity(words: Part) -> Any:
+    """What word vectors are: the file they come from, or, learned from the dump, this very part."""
+    return words.config.get("word_vectors") or words.id
+
+
+def _is_complete(kb: KnowledgeBase, previous: Part) -> bool:
+    """Whether every entity of the current corpus has its vector there."""
+    parents = previous.record["parents"]
+    is_current = all(kb.open(parent).id == parent_id for parent, parent_id in parents.items())
+    return is_current and not (previous.array("evidence") == NOT_TRAINED).any()
+
+
+def _read_titles(path: str, catalogue: Catalogue) -> npt.NDArray[np.uint64]:
+    """Hashes of the titles in a file, after redirects."""
+    titles = [line for line in read_lines(Path(path)) if line.strip()]
+    if not titles:
+        raise DeepEdError(f"{path} names no entity. Expected one title a line.")
+    return np.unique(hashes_of([catalogue.title(catalogue.require(title)) for title in titles]))
+
+
+# -- shards
+
+
+def _noise(words: Words, methods: Methods, previous: Part | None) -> Noise:
+    if previous is None:
+        return closed_form.noise_of(words.vectors, words.counts, alpha=methods.embedding.alpha)
+    # vectors are comparable only if they were made against the same noise
+    return Noise(*(np.asarray(previous.array(f"noise_{name}")) for name in Noise._fields))
+
+
+def _share(
+    corpus: Part,
+    words: Part,
+    noise: Noise,
+    methods: Methods,
+    sharding: ShardConfig,
+    previous: Part | None,
+    only_new: bool,
+    subset: npt.NDArray[np.uint64] | None,
+) -> Shared:
+    known = Words(words)
+    matrix = (
+        closed_form.contrast(known.vectors, noise, ridge=methods.closed_form.ridge)
+        if methods.is_closed_form
+        else np.asarray(known.vectors)
+    )
+    cdf = noise_cdf(known.counts, alpha=methods.embedding.alpha)
+    return Shared(corpus, words, matrix, cdf, methods, sharding, previous, only_new, subset)
+
+
+def _cut(methods: Methods, sharding: ShardConfig) -> int:
+    return sharding.shard_words if methods.is_closed_form else sharding.shard_entities
+
+
+def _ranges(shared: Shared) -> list[tuple[int, int]]:
+    """Runs of entities of about equal work: words to gather, or, by the reference, entities."""
+    reader = EvidenceReader(shared.corpus, Words(shared.words))
+    work = reader.work() if shared.methods.is_closed_form else np.ones(len(reader), dtype=np.int64)
+    shard_of_entity = (np.cumsum(work) - work) // _cut(shared.methods, shared.sharding)
+    starts = np.flatnonzero(np.diff(shard_of_entity, prepend=-1))
+    return list(zip(starts.tolist(), [*starts[1:].tolist(), len(reader)], strict=True))
+
+
+def _train_shards(shared: Shared, run: Path) -> list[Path]:
+    shards = {run / f"entities-{start:09d}-{end:09d}.npz": (start, end) for start, end in _ranges(shared)}
+    progress = Progress("embed", "entities", sum(end - start for start, end in shards.values()))
+    todo = []
+    for path, (start, end) in shards.items():
+        if _is_finished(path):
+            progress.skip(end - start)
+        else:
+            todo.append((path, start, end))
+    for (_, start, end), trained in spread(_embed_shard, todo, shared, num_gpus=shared.sharding.num_gpus):
+        progress.advance(end - start, note=f"{trained:,} trained" if trained < end - start else "")
     return list(shards)
 
 
-def _embed_shard(
-    shard: tuple[Path, range],
-    corpus: Part,
-    word_vectors: npt.NDArray[np.float32],
-    words: Part,
-    word_rows: npt.NDArray[np.int32],
-    noise: npt.NDArray[np.float64],
-    config: EmbeddingConfig,
-    block_entities: int,
-) -> float:
-    """Task: optimise a range of entities and write them to one file; returns the mean final loss."""
-    path, entities = shard
-    sources = EntityWords(corpus, Words(words), word_rows)
+def _embed_shard(shard: tuple[Path, int, int], shared: Shared) -> int:
+    """Task: the vectors of a run of entities, in one file; returns how many were trained."""
+    path, start, end = shard
+    result = embed_range(np.arange(start, end), shared)
+    _write_shard(path, result)
+    return int(result.is_trained.sum())
+
+
+def embed_range(entities: Ids, shared: Shared) -> ShardResult:
+    words = Words(shared.words)
+    catalogue = Catalogue(shared.corpus)
+    evidence = EvidenceReader(shared.corpus, words).read(entities)
+    names = [catalogue.title(int(entity)) for entity in entities]
+    titles = hashes_of(names)
+    prints = fingerprints(evidence, names, words.hashes)
+    vectors = np.zeros((len(entities), shared.matrix.shape[1]), dtype=np.float32)
+    kinds = np.full(len(entities), NOT_TRAINED, dtype=np.int8)
+    wanted = np.isin(titles, shared.subset) if shared.subset is not None else np.ones(len(entities), dtype=bool)
+    if shared.previous is not None:
+        old = Previous(*(np.asarray(shared.previous.array(name)) for name in Previous._fields))
+        rows = old.rows_of(titles)
+        is_kept = (rows >= 0) & ~wanted
+        if shared.only_new:
+            is_same = (old.fingerprints[rows] == prints) & (old.evidence[rows] != NOT_TRAINED)
+            is_kept |= (rows >= 0) & is_same
+        vectors[is_kept], kinds[is_kept] = old.vectors[rows[is_kept]], old.evidence[rows[is_kept]]
+        wanted &= ~is_kept
+    chosen = np.flatnonzero(wanted)
+    if len(chosen):
+        found = (
+            evidence if len(chosen) == len(entities) else EvidenceReader(shared.corpus, words).read(entities[chosen])
+        )
+        vectors[chosen], kinds[chosen] = _vectors(found, titles[chosen], shared), found.kinds
+    return ShardResult(vectors, kinds, prints, titles, wanted)
+
+
+def _vectors(evidence: Evidence, titles: npt.NDArray[np.uint64], shared: Shared) -> Floats:
+    methods, sharding = shared.methods, shared.sharding
+    device = device_of(sharding)
     with warnings.catch_warnings():  # the object store's arrays are read-only, and nothing here writes to them
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        tensor = torch.from_numpy(word_vectors)
-    blocks = [entities[start : start + block_entities] for start in range(0, len(entities), block_entities)]
-    results = [embed_block(block, sources, tensor, noise, config) for block in blocks]
-    result = ShardResult(*(np.concatenate(arrays) for arrays in zip(*results, strict=True)))
-    _write_shard(path, result)
-    return float(np.nanmean(result.losses[:, 1])) if np.isfinite(result.losses).any() else float("nan")
+        matrix = torch.from_numpy(shared.matrix).to(device)
+    if methods.is_closed_form:
+        return closed_form.embed(evidence, matrix, methods.closed_form)
+    seeds = [int(title) for title in titles]
+    return reference.embed(
+        evidence, seeds, matrix, shared.noise_cdf, methods.reference, block_entities=sharding.block_entities
+    )
 
 
-class EntityWords:
-    """The word bags of entities, as rows of the word matrix."""
-
-    def __init__(self, corpus: Part, words: Words, word_rows: npt.NDArray[np.int32]) -> None:
-        self._catalogue = Catalogue(corpus)
-        self._pages = WordCounts(corpus, PAGE_WORDS)
-        self._links = WordCounts(corpus, LINK_WORDS)
-        self._words = words
-        self._word_rows = word_rows
-
-    def title(self, entity_id: int) -> WordBag:
-        found = [self._words.find(word) for word in content_words(self._catalogue.title(entity_id))]
-        rows = np.array([row for row in found if row is not None], dtype=np.int64)
-        return WordBag(rows, np.ones(len(rows)))
-
-    def page(self, entity_id: int) -> WordBag:
-        return self._bag(self._pages, entity_id)
-
-    def links(self, entity_id: int) -> WordBag:
-        return self._bag(self._links, entity_id)
-
-    def _bag(self, counts: WordCounts, entity_id: int) -> WordBag:
-        row = counts[entity_id]
-        rows = self._word_rows[row.words].astype(np.int64)
-        known = rows >= 0
-        return WordBag(rows[known], row.counts[known].astype(np.float64))
-
-
-def embed_block(
-    entities: Sequence[int],
-    sources: EntityWords,
-    words: torch.Tensor,
-    noise: npt.NDArray[np.float64],
-    config: EmbeddingConfig,
-) -> ShardResult:
-    """Optimise a few entities side by side: first on their pages, then on their links."""
-    evidence = [gather_evidence(entity_id, sources) for entity_id in entities]
-    rngs = [np.random.Generator(np.random.Philox(key=[config.seed, entity_id])) for entity_id in entities]
-    start = torch.stack([_start(found.title, words, rng, config) for found, rng in zip(evidence, rngs, strict=True)])
-    optimizer = objective.Adagrad(start, learning_rate=config.learning_rate)
-    before = _loss(optimizer.z, evidence, words, noise, config)
-    for phase, steps in ((0, config.page_steps), (1, config.link_steps)):
-        draws = _draw_steps([found.phases[phase] for found in evidence], rngs, noise, steps, config)
-        objective.minimize(optimizer, words, draws, gamma=config.gamma)
-    losses = np.stack([before, _loss(optimizer.z, evidence, words, noise, config)], axis=1)
-    kinds = np.array([found.kind for found in evidence], dtype=np.int8)
-    # nothing is known of such an entity: its vector keeps its random start
-    optimizer.z[kinds == NO_EVIDENCE] = objective.project(start)[kinds == NO_EVIDENCE]
-    losses[kinds == NO_EVIDENCE] = np.nan
-    return ShardResult(optimizer.z.numpy(), kinds, losses)
-
-
-class Evidence(NamedTuple):
-    """What is known of an entity."""
-
-    phases: tuple[WordBag, WordBag]
-    """Words of the page phase and of the link phase; where one source is empty the other serves both."""
-    title: WordBag
-    kind: int
-
-
-def gather_evidence(entity_id: int, sources: EntityWords) -> Evidence:
-    page, links, title = sources.page(entity_id), sources.links(entity_id), sources.title(entity_id)
-    # Differs from the paper: an entity without links has its link phase on its page, so that all take as many steps
-    if len(page.rows):
-        phases = (page, links if len(links.rows) else page)
-        return Evidence(phases, title, PAGE_AND_LINKS if len(links.rows) else PAGE)
-    if len(links.rows):
-        return Evidence((links, links), title, LINKS)
-    if len(title.rows):
-        return Evidence((title, title), title, TITLE_ONLY)
-    any_word = WordBag(np.array([0]), np.array([1.0]))
-    return Evidence((any_word, any_word), title, NO_EVIDENCE)
-
-
-def _start(title: WordBag, words: torch.Tensor, rng: np.random.Generator, config: EmbeddingConfig) -> torch.Tensor:
-    random = torch.from_numpy(rng.standard_normal(words.shape[1]).astype(np.float32))
-    # Differs from the paper: title words by default, as in the authors' code
-    use_title = config.initialization == "title" and len(title.rows) > 0
-    return words[title.rows].mean(dim=0) if use_title else random
-
-
-def _draw_steps(
-    bags: Sequence[WordBag],
-    rngs: Sequence[np.random.Generator],
-    noise: npt.NDArray[np.float64],
-    steps: int,
-    config: EmbeddingConfig,
-) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    draws = [
-        objective.draw(
-            bag, noise, rng, steps=steps, num_positives=config.num_positives, num_negatives=config.num_negatives
+def device_of(sharding: ShardConfig) -> str:
+    if sharding.device == "cuda" and not torch.cuda.is_available():
+        raise DeepEdError(
+            "--device cuda: no GPU is visible to this task. Check the node's drivers, or use --device auto."
         )
-        for bag, rng in zip(bags, rngs, strict=True)
-    ]
-    positives = torch.from_numpy(np.stack([draw.positives for draw in draws], axis=1))  # [steps, b, P]
-    negatives = torch.from_numpy(np.stack([draw.negatives for draw in draws], axis=1))  # [steps, b, P, N]
-    return list(zip(positives, negatives, strict=True))
+    return "cuda" if sharding.device != "cpu" and torch.cuda.is_available() else "cpu"
 
 
-def _loss(
-    z: torch.Tensor,
-    evidence: Sequence[Evidence],
-    words: torch.Tensor,
-    noise: npt.NDArray[np.float64],
-    config: EmbeddingConfig,
-) -> npt.NDArray[np.float32]:
-    """J on a fixed sample of 200 words of each phase with 5 negatives each, the same before and after."""
-    losses = np.zeros(len(evidence), dtype=np.float32)
-    for row, found in enumerate(evidence):
-        for bag in found.phases:
-            sample = objective.draw(
-                bag, noise, np.random.default_rng(config.seed), steps=1, num_positives=200, num_negatives=5
-            )
-            positives, negatives = words[torch.from_numpy(sample.positives)], words[torch.from_numpy(sample.negatives)]
-            losses[row] += objective.objective(z[row : row + 1], positives, negatives, gamma=config.gamma).item() / len(
-                found.phases
-            )
-    return losses
+# -- the reference's link phase
+
+
+def choose_link_steps(
+    corpus: Part, words: Part, methods: Methods, sharding: ShardConfig, validation: Validation | None
+) -> Methods:
+    """The link phase lasts until validation stops improving: try some lengths on the entities that validation is about."""
+    if validation is None:
+        raise DeepEdError("--link-steps -1 needs validation data, and the corpus has none. Give --link-steps.")
+    pieces = np.array_split(validation.entities, max(1, len(validation.entities) // sharding.block_entities))
+    progress = Progress("validate", "entities", len(validation.entities))
+    found: dict[int, Floats] = {}
+    for (number, piece), vectors in spread(
+        _embed_stages, list(enumerate(pieces)), corpus, words, methods, sharding, num_gpus=sharding.num_gpus
+    ):
+        found[number] = vectors
+        progress.advance(len(piece))
+    stages = np.concatenate([found[number] for number in range(len(pieces))], axis=1)  # [LINK_STEPS, entities, d]
+    scores = {steps: validation.score(vectors) for steps, vectors in zip(LINK_STEPS, stages, strict=True)}
+    best = max(scores, key=lambda steps: scores[steps])
+    logger.info("%s by link steps %s: %d it is", validation.name, scores, best)
+    return methods._replace(reference=replace(methods.reference, link_steps=best))
+
+
+def _embed_stages(item: tuple[int, Ids], corpus: Part, words: Part, methods: Methods, sharding: ShardConfig) -> Floats:
+    """Task: the vectors of some entities after every length of the link phase."""
+    _, entities = item
+    known, catalogue = Words(words), Catalogue(corpus)
+    seeds = [int(title) for title in hashes_of([catalogue.title(int(entity)) for entity in entities])]
+    problems = reference.problems_of(EvidenceReader(corpus, known).read(entities), seeds, methods.reference)
+    cdf = noise_cdf(known.counts, alpha=methods.embedding.alpha)
+    matrix = torch.from_numpy(np.array(known.vectors)).to(device_of(sharding))
+    return np.stack([z.cpu().numpy() for z in reference.stages(problems, matrix, cdf, methods.reference, LINK_STEPS)])
 
 
 # -- shard files
@@ -276,11 +439,17 @@ def _loss(
 
 def _write_shard(path: Path, result: ShardResult) -> None:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with open(temporary, "wb") as handle:
-        np.savez(handle, **result._asdict())
-        handle.flush()
-        os.fsync(handle.fileno())
-    temporary.replace(path)
+    try:
+        with open(temporary, "wb") as handle:
+            np.savez(handle, **result._asdict())
+            handle.flush()
+            os.fsync(handle.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise DeepEdError(
+            f"Cannot write {path}: {error.strerror}. Finished shards are kept: make room, and run the same command again."
+        ) from error
 
 
 def _read_shard(path: Path) -> ShardResult:
@@ -295,3 +464,49 @@ def _is_finished(path: Path) -> bool:
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return False
     return True
+
+
+def _join(paths: Sequence[Path], num_entities: int, dimension: int, folder: Path) -> int:
+    """Put the shards into the part, one in memory at a time; returns how many entities were trained."""
+    small: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in ("evidence", "fingerprints", "titles")}
+    vectors = np.lib.format.open_memmap(
+        folder / "vectors.npy", mode="w+", dtype=np.float32, shape=(num_entities, dimension)
+    )
+    position = num_trained = 0
+    for path in paths:
+        result = _read_shard(path)
+        vectors[position : position + len(result.vectors)] = result.vectors
+        position += len(result.vectors)
+        num_trained += int(result.is_trained.sum())
+        for name, arrays in small.items():
+            arrays.append(getattr(result, name))
+    vectors.flush()
+    for name, arrays in small.items():
+        np.save(folder / f"{name}.npy", np.concatenate(arrays))
+    return num_trained
+
+
+# -- summary
+
+
+def _losses(
+    kb: KnowledgeBase, vectors: Floats, kinds: npt.NDArray[np.int8], *, alpha: float, gamma: float
+) -> dict[str, Any]:
+    """Mean J of up to LOSS_ENTITIES entities on their pages' words, with their title's mean vector and with their own."""
+    words = Words(kb.open("words"))
+    with_page = np.flatnonzero(np.isin(kinds, (PAGE, PAGE_AND_LINKS)))
+    if not len(with_page):
+        return {}
+    sample = with_page[np.unique(np.linspace(0, len(with_page) - 1, LOSS_ENTITIES).astype(np.int64))]
+    evidence = EvidenceReader(kb.open("corpus"), words).read(sample)
+    quantiles = (np.arange(LOSS_NEGATIVES) + 0.5) / LOSS_NEGATIVES
+    pool = words.vectors[np.searchsorted(noise_cdf(words.counts, alpha=alpha), quantiles)]
+    losses = []
+    for row, entity in enumerate(sample):
+        rows, counts = evidence.page.bag(row)
+        start = unit_rows(words.vectors[evidence.title.bag(row)[0]].sum(axis=0, keepdims=True))[0]
+        losses.append(
+            [exact_objective(z, words.vectors[rows], counts, pool, gamma=gamma) for z in (start, vectors[entity])]
+        )
+    before, after = np.mean(losses, axis=0).round(5).tolist()
+    return {"loss_before": before, "loss_after": after, "loss_entities": len(sample)}

@@ -5,7 +5,7 @@ The `words` part holds the vocabulary words that have a vector, in hash order: `
 """
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -237,6 +237,14 @@ class Words:
     def find(self, word: str) -> int | None:
         """Row of a word's vector; None if it has none or is a stop word."""
         return self._index.find(word) if is_content_word(word) else None
+
+    def find_all(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Rows of many content words at once, -1 where there is none."""
+        return self._index.find_all(words)
+
+    @property
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        return self._index.hashes
 
     def rows_of_corpus_ids(self, num_corpus_words: int) -> npt.NDArray[np.int32]:
         """Maps corpus vocabulary ids to rows of `vectors`, -1 where there is none."""

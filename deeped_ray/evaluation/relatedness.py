@@ -9,7 +9,7 @@ An entity without a vector has cosine 0 with all others. Ties are ranked by titl
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -21,6 +21,7 @@ import scipy.stats
 from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.compressed import read_lines
 from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.embeddings.validation import HeldOutLinks, Validation
 from deeped_ray.types import DeepEdError
 
 Discount = Literal["standard", "deep-ed"]
@@ -65,10 +66,43 @@ def relatedness(kb: KnowledgeBase, config: RelatednessConfig) -> list[dict[str, 
     ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ValidationConfig:
+    """What entity vectors are validated on while they are made."""
+
+    validation: Annotated[
+        str | None,
+        "judgements of relatedness: ceccarelli:FILE, kore:FILE or pairs:FILE; default: held-out links of the dump",
+    ] = None
+
+
+class Judgements:
+    """Agreement with judgements of relatedness as validation: the sum of NDCG@1, @5, @10 and MAP, or Spearman's correlation."""
+
+    def __init__(self, spec: str, catalogue: Catalogue) -> None:
+        self.name = spec
+        self._kind, self._queries, self._catalogue = spec.partition(":")[0], read_queries(spec), catalogue
+        named = {name for query in self._queries for name in (query.target, *query.candidates)}
+        found = {_entity(catalogue, name) for name in named} - {None}
+        self.entities = np.array(sorted(entity for entity in found if entity is not None), dtype=np.int64)
+
+    def score(self, vectors: npt.NDArray[np.float32]) -> float:
+        by_entity = dict(zip(self.entities.tolist(), vectors, strict=True))
+        scores = score_relatedness(self._queries, self._catalogue, by_entity, kind=self._kind)
+        return scores["sum"] if self._kind == "ceccarelli" else scores["spearman"]
+
+
+def validation_of(kb: KnowledgeBase, config: ValidationConfig) -> Validation | None:
+    if config.validation:
+        return Judgements(config.validation, Catalogue(kb.open("corpus")))
+    links = HeldOutLinks(kb)
+    return links if len(links) else None
+
+
 def score_relatedness(
     queries: Sequence[Query],
     catalogue: Catalogue,
-    vectors: npt.NDArray[np.float32],
+    vectors: npt.NDArray[np.float32] | Mapping[int, npt.NDArray[np.float32]],
     *,
     kind: str,
     discount: Discount = "standard",
@@ -127,7 +161,9 @@ def _entity(catalogue: Catalogue, name: str | int) -> int | None:
     return catalogue.find_page(name) if isinstance(name, int) else catalogue.find(name)
 
 
-def _cosines(entities: Sequence[int | None], vectors: npt.NDArray[np.float32]) -> list[float]:
+def _cosines(
+    entities: Sequence[int | None], vectors: npt.NDArray[np.float32] | Mapping[int, npt.NDArray[np.float32]]
+) -> list[float]:
     """Of the first with each of the others."""
     target, *candidates = entities
     if target is None:

@@ -129,12 +129,12 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, token: Path,
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
     """Ask the head to end; kill what is left of all that descends from it, and nothing else."""
-    descendants = _descendants(process.pid)
+    family = descendants(process.pid)
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_TIMEOUT_S)
-    left = descendants | _descendants(process.pid)
+    left = family | descendants(process.pid)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -159,7 +159,7 @@ def _state(pid: int) -> str:
     ).stdout.strip()[:1]
 
 
-def _descendants(pid: int) -> set[int]:
+def descendants(pid: int) -> set[int]:
     """A process with its children and theirs, and whatever runs in a session of theirs; a job has a session of its own."""
     parents, sessions = _process_table()
     found = {pid}

@@ -69,5 +69,5 @@ def run_tasks(stage: str, unit: str, function: Callable[..., float], items: Sequ
     peak = 0.0
     for _, memory in spread(function, items, *shared):
         peak = max(peak, memory)
-        progress.advance()
+        progress.advance(note=f"workers up to {peak:.2f} GiB")
     return peak

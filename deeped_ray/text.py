@@ -27,8 +27,13 @@ def is_content_word(word: str) -> bool:
     return len(word) > 1 and not word.isnumeric() and word.lower() not in STOP_WORDS
 
 
+def words_of(text: str) -> list[str]:
+    """The words of `tokenize` without their places, in a fraction of the time."""
+    return _WORD.findall(text)
+
+
 def content_words(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text) if is_content_word(word)]
+    return [word for word in words_of(text) if is_content_word(word)]
 
 
 def normalize_title(title: str) -> str:

@@ -8,7 +8,7 @@ import ray
 
 from deeped_ray import demo
 from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.local_ray import _descendants, executable, free_ports, living, local_ray
+from deeped_ray.local_ray import descendants, executable, free_ports, living, local_ray
 from deeped_ray.types import DeepEdError
 
 
@@ -22,7 +22,7 @@ def test_stages_run_by_job_submit_beside_another_ray(
     other_nodes = ray.nodes()
     before = mini_kb.manifest()
     with local_ray() as head:
-        members = _descendants(head.pid)
+        members = descendants(head.pid)
         assert len(members) > 3
         sleeper = subprocess.run(
             [executable("ray"), "job", "submit", "--no-wait", "--", "python", "-c", "import time; time.sleep(600)"],
@@ -45,7 +45,7 @@ def test_stages_run_by_job_submit_beside_another_ray(
         )
         assert subprocess.run(listing, env=head.environment, capture_output=True, check=False).returncode == 0
         folder = head.log.parent
-        members = _descendants(head.pid)
+        members = descendants(head.pid)
         commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in living(members)]
     assert '{"stage": "build_index", "entities": 226' in capsys.readouterr().out
     assert any("time.sleep" in command for command in commands), "the job was not running"

@@ -55,7 +55,7 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
     progress.skip(sum(shard.stat().st_size for shard in set(shards) - set(todo)))
     for shard, memory in spread(_count_shard, todo, work, folder, num_entities, config.link_window, num_partitions):
         peaks.append(memory)
-        progress.advance(shard.stat().st_size)
+        progress.advance(shard.stat().st_size, note=f"workers up to {max(peaks):.2f} GiB")
     summaries = [read_summary(work / f"{GRAPH}-{shard.stem}.arrow") for shard in shards]
     external = _read_sources(config, work, folder)
 

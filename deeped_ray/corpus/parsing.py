@@ -20,7 +20,7 @@ from deeped_ray.corpus.wikiextractor import read_docs
 from deeped_ray.corpus.wikitext import parse_page
 from deeped_ray.progress import Progress
 from deeped_ray.spread import peak_memory_gib, run_tasks, spread
-from deeped_ray.text import content_words
+from deeped_ray.text import is_content_word, words_of
 from deeped_ray.types import Page
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def parse_dump(config: CorpusConfig, work: Path) -> float:
         _parse_shard, todo, work, config.num_partitions(), config.memory_bytes // 32
     ):
         num_pages, peak = num_pages + parsed, max(peak, memory)
-        progress.advance(shard.num_bytes, note=f"{num_pages:,} pages")
+        progress.advance(shard.num_bytes, note=f"{num_pages:,} pages, workers up to {peak:.2f} GiB")
     damage = [where for path in sorted(work.glob("finished-*.json")) for where in read_json(path)["damage"]]
     for where in damage:
         logger.warning("skipped a damaged stretch of %s", where)
@@ -65,8 +65,7 @@ def _parse_shard(
     )
     for batch_number, batch in enumerate(_batches(pages, batch_characters)):
         name = f"{number:06d}-{batch_number:04d}"
-        articles = [page for page in batch if page.redirect is None and not page.is_disambiguation]
-        words = Counter(word for page in articles for word in content_words(page.title) + content_words(page.text))
+        words = _count_words(page for page in batch if page.redirect is None and not page.is_disambiguation)
         write_pages(work / f"pages-{name}.parquet", batch)
         spill_by_hash(work / f"titles-{name}.arrow", entities.title_rows(batch), num_partitions)
         table = pa.table(
@@ -85,6 +84,15 @@ def _parse_shard(
     totals["skipped_pages_without_title"] = len(stats.untitled_page_ids)
     write_json(_finished(work, number), {**totals, "damage": stats.damage})
     return totals["pages"], peak_memory_gib()
+
+
+def _count_words(pages: Iterable[Page]) -> dict[str, int]:
+    """Content words with their number; each distinct word is looked at once, however often it occurs."""
+    counts: Counter[str] = Counter()
+    for page in pages:
+        counts.update(words_of(page.title))
+        counts.update(words_of(page.text))
+    return {word: count for word, count in counts.items() if is_content_word(word)}
 
 
 def _finished(work: Path, number: int) -> Path:

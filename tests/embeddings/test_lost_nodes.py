@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
 from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.local_ray import descendants
 
 # few entities a shard and many steps, so that there is time to kill something
 JOB = (
@@ -58,11 +58,11 @@ def wait_for(condition: Callable[[], object], *, timeout_s: float = 120) -> None
         time.sleep(0.05)
 
 
-def workers_of(cluster: Cluster) -> list[psutil.Process]:
-    """Processes that embed right now, children of this cluster's raylets."""
+def workers_of(cluster: Cluster) -> list[int]:
+    """Processes that embed right now, of this cluster's raylets."""
     raylets = [node.all_processes["raylet"][0].process.pid for node in cluster.list_all_nodes()]
-    children = [child for pid in raylets for child in psutil.Process(pid).children()]
-    return [child for child in children if "ray::_embed_shard" in " ".join(child.cmdline())]
+    pids = {pid for raylet in raylets for pid in descendants(raylet)}
+    return [pid for pid in pids if b"ray::_embed_shard" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_killed_worker_costs_only_its_shard(
     kb = copy_of(corpus_kb, tmp_path / "kb")
     job = start(cluster, kb)
     wait_for(lambda: shards_of(kb) and workers_of(cluster))
-    os.kill(workers_of(cluster)[0].pid, signal.SIGKILL)
+    os.kill(workers_of(cluster)[0], signal.SIGKILL)
     assert job.wait(timeout=240) == 0
     assert KnowledgeBase(kb).open("vectors").id == undisturbed
 

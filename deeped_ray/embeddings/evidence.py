@@ -60,14 +60,18 @@ class Evidence(NamedTuple):
         return np.where(has_page | has_links, text, has_title).astype(np.int8)
 
 
-def bags_of(rows: Sequence[npt.NDArray[np.int64]]) -> Bags:
+def bags_of(texts: Sequence[npt.NDArray[np.int64]]) -> Bags:
     """Bags of word rows as they stand in texts: sorted, equal ones counted, negative ones (no vector) left out."""
-    counted = [np.unique(row[row >= 0], return_counts=True) for row in rows]
-    offsets = np.concatenate([[0], np.cumsum([len(words) for words, _ in counted])]).astype(np.int64)
-    words, counts = (
-        (np.concatenate(column) for column in zip(*counted, strict=True)) if counted else (np.zeros(0), np.zeros(0))
-    )
-    return Bags(offsets, words.astype(np.int32), counts.astype(np.float32))
+    owners = np.repeat(np.arange(len(texts)), [len(rows) for rows in texts])
+    rows = np.concatenate([*texts, np.zeros(0, dtype=np.int64)])
+    return _counted(owners[rows >= 0], rows[rows >= 0], len(texts))
+
+
+def _counted(owners: Ids, rows: Ids, num_entities: int) -> Bags:
+    keys, counts = np.unique((owners << 32) | rows, return_counts=True)
+    lengths = np.bincount(keys >> 32, minlength=num_entities)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return Bags(offsets, (keys & 0xFFFFFFFF).astype(np.int32), counts.astype(np.float32))
 
 
 class EvidenceReader:
@@ -93,9 +97,9 @@ class EvidenceReader:
 
     def texts(self, texts: Sequence[Sequence[str]]) -> Bags:
         """Bags of the words of texts that have a vector."""
-        lengths = [len(text) for text in texts]
+        owners = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
         rows = self._words.find_all([word for text in texts for word in text])
-        return bags_of(np.split(rows, np.cumsum(lengths)[:-1]) if lengths else [])
+        return _counted(owners[rows >= 0], rows[rows >= 0], len(texts))
 
     def _gather(self, counts: WordCounts, entities: Ids) -> Bags:
         starts, lengths = counts.offsets[entities], counts.offsets[entities + 1] - counts.offsets[entities]

@@ -21,9 +21,11 @@ import scipy.stats
 from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.compressed import read_lines
 from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.embeddings.trainer import TextEmbedder
 from deeped_ray.embeddings.validation import HeldOutLinks, Validation
 from deeped_ray.types import DeepEdError
 
+Floats = npt.NDArray[np.float32]
 Discount = Literal["standard", "deep-ed"]
 NDCG_AT = (1, 5, 10)
 _SVM_LINE = re.compile(r"(\d+)\s+qid:(\S+)\s.*?#\s*(\d+)-(\d+)\s*$")
@@ -52,18 +54,18 @@ class RelatednessConfig:
 
 
 def relatedness(kb: KnowledgeBase, config: RelatednessConfig) -> list[dict[str, Any]]:
-    """The scores of the current vectors on every data set."""
+    """The scores of the current vectors on every data set; titles that are no entities get a vector from their words."""
     catalogue = Catalogue(kb.open("corpus"))
     vectors = kb.open("vectors").array("vectors")
-    return [
-        {
-            "dataset": spec,
-            **score_relatedness(
-                read_queries(spec), catalogue, vectors, kind=spec.partition(":")[0], discount=config.discount
-            ),
-        }
-        for spec in config.dataset
-    ]
+    embedder = TextEmbedder(kb)
+    rows = []
+    for spec in config.dataset:
+        judgements = Judgements(spec, catalogue)
+        by_title = np.array([embedder.embed(title, "") for title in judgements.unknown_titles])
+        scores = judgements.scores(vectors[judgements.entities], by_title, discount=config.discount)
+        counts = {"known": len(judgements.entities), "by title words": len(judgements.unknown_titles)}
+        rows.append({"dataset": spec, **scores, **counts})
+    return rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,19 +79,32 @@ class ValidationConfig:
 
 
 class Judgements:
-    """Agreement with judgements of relatedness as validation: the sum of NDCG@1, @5, @10 and MAP, or Spearman's correlation."""
+    """Agreement with judgements of relatedness: as validation, the sum of NDCG@1, @5, @10 and MAP, or Spearman's correlation."""
 
     def __init__(self, spec: str, catalogue: Catalogue) -> None:
         self.name = spec
-        self._kind, self._queries, self._catalogue = spec.partition(":")[0], read_queries(spec), catalogue
+        self._kind, self._queries = spec.partition(":")[0], read_queries(spec)
         named = {name for query in self._queries for name in (query.target, *query.candidates)}
-        found = {_entity(catalogue, name) for name in named} - {None}
-        self.entities = np.array(sorted(entity for entity in found if entity is not None), dtype=np.int64)
+        self._entity_of_name = {name: _entity(catalogue, name) for name in named}
+        known = {entity for entity in self._entity_of_name.values() if entity is not None}
+        self.entities = np.array(sorted(known), dtype=np.int64)
+        self.unknown_titles = sorted(
+            name for name, entity in self._entity_of_name.items() if entity is None and isinstance(name, str)
+        )
 
-    def score(self, vectors: npt.NDArray[np.float32]) -> float:
-        by_entity = dict(zip(self.entities.tolist(), vectors, strict=True))
-        scores = score_relatedness(self._queries, self._catalogue, by_entity, kind=self._kind)
+    def score(self, vectors: Floats) -> float:
+        scores = self.scores(vectors)
         return scores["sum"] if self._kind == "ceccarelli" else scores["spearman"]
+
+    def scores(
+        self, vectors: Floats, unknown: Floats | None = None, *, discount: Discount = "standard"
+    ) -> dict[str, float]:
+        """With vectors of `entities` and, if they have any, of `unknown_titles`."""
+        by_entity = dict(zip(self.entities.tolist(), vectors, strict=True))
+        by_name = {name: by_entity[entity] for name, entity in self._entity_of_name.items() if entity is not None}
+        if unknown is not None:
+            by_name |= dict(zip(self.unknown_titles, unknown, strict=True))
+        return score_relatedness(self._queries, by_name, kind=self._kind, discount=discount)
 
 
 def validation_of(kb: KnowledgeBase, config: ValidationConfig) -> Validation | None:
@@ -100,28 +115,16 @@ def validation_of(kb: KnowledgeBase, config: ValidationConfig) -> Validation | N
 
 
 def score_relatedness(
-    queries: Sequence[Query],
-    catalogue: Catalogue,
-    vectors: npt.NDArray[np.float32] | Mapping[int, npt.NDArray[np.float32]],
-    *,
-    kind: str,
-    discount: Discount = "standard",
+    queries: Sequence[Query], vectors: Mapping[str | int, Floats], *, kind: str, discount: Discount = "standard"
 ) -> dict[str, float]:
-    """Spearman's rank correlation for kore and pairs; NDCG and MAP for ceccarelli; and how many entities are known."""
-    found = [[_entity(catalogue, name) for name in (query.target, *query.candidates)] for query in queries]
-    named = {
-        name: entity
-        for query, row in zip(queries, found, strict=True)
-        for name, entity in zip((query.target, *query.candidates), row, strict=True)
-    }
-    known = {"entities": len(named), "known": sum(entity is not None for entity in named.values())}
-    cosines = [_cosines(row, vectors) for row in found]
+    """Spearman's rank correlation for kore and pairs; NDCG and MAP for ceccarelli."""
+    cosines = [_cosines(query, vectors) for query in queries]
     if kind == "pairs":
         judged = [query.judgements[0] for query in queries]
-        return {"spearman": spearman([cosine[0] for cosine in cosines], judged), "pairs": len(queries), **known}
+        return {"spearman": spearman([cosine[0] for cosine in cosines], judged), "pairs": len(queries)}
     if kind == "kore":
         scores = [spearman(cosine, query.judgements) for query, cosine in zip(queries, cosines, strict=True)]
-        return {"spearman": float(np.mean(scores)), "queries": len(queries), **known}
+        return {"spearman": float(np.mean(scores)), "queries": len(queries)}
     ranked = [
         [
             query.judgements[place]
@@ -132,7 +135,7 @@ def score_relatedness(
     ]
     ndcgs = {f"ndcg@{k}": float(np.mean([ndcg(labels, k, discount=discount) for labels in ranked])) for k in NDCG_AT}
     scores_of_all = {**ndcgs, "map": float(np.mean([average_precision(labels) for labels in ranked]))}
-    return {**scores_of_all, "sum": sum(scores_of_all.values()), "queries": len(ranked), **known}
+    return {**scores_of_all, "sum": sum(scores_of_all.values()), "queries": len(ranked)}
 
 
 def spearman(scores: Sequence[float], judgements: Sequence[float]) -> float:
@@ -161,14 +164,11 @@ def _entity(catalogue: Catalogue, name: str | int) -> int | None:
     return catalogue.find_page(name) if isinstance(name, int) else catalogue.find(name)
 
 
-def _cosines(
-    entities: Sequence[int | None], vectors: npt.NDArray[np.float32] | Mapping[int, npt.NDArray[np.float32]]
-) -> list[float]:
-    """Of the first with each of the others."""
-    target, *candidates = entities
-    if target is None:
-        return [0.0] * len(candidates)
-    return [0.0 if each is None else float(vectors[each] @ vectors[target]) for each in candidates]
+def _cosines(query: Query, vectors: Mapping[str | int, Floats]) -> list[float]:
+    """Of the target with each candidate."""
+    target = vectors.get(query.target)
+    found = [vectors.get(candidate) for candidate in query.candidates]
+    return [0.0 if target is None or each is None else float(each @ target) for each in found]
 
 
 # -- files

@@ -2,11 +2,13 @@ import math
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.evaluation.relatedness import (
+    Judgements,
     Query,
     RelatednessConfig,
     average_precision,
@@ -75,13 +77,27 @@ def test_spearman_is_zero_where_nothing_is_distinguished() -> None:
     assert spearman([0.0, 0.0, 0.0], [1.0, 2.0, 3.0]) == 0
 
 
-def test_candidates_are_ranked_by_cosine_and_unknown_ones_count(catalogue: Catalogue) -> None:
-    vectors = np.array([[1, 0], [0.8, 0.6], [-1, 0]], dtype=np.float32)
-    scores = score_relatedness([Query(7, [9, 8, 99], [0.0, 1.0, 1.0])], catalogue, vectors, kind="ceccarelli")
-    # Pear (0.8), the unknown page (0), Oak (-1)
-    assert (scores["ndcg@1"], scores["map"], scores["entities"], scores["known"]) == (1, 1, 4, 3)
-    kore = score_relatedness([Query("Apple", ["Oak", "Pear"], [-1.0, -2.0])], catalogue, vectors, kind="kore")
+def test_candidates_are_ranked_by_cosine_and_those_without_a_vector_count_as_zero() -> None:
+    vectors: dict[str | int, npt.NDArray[np.float32]] = {
+        7: np.array([1, 0], np.float32),
+        8: np.array([0.8, 0.6], np.float32),
+        9: np.array([-1, 0], np.float32),
+    }
+    # page 8 (0.8), the unknown page (0), page 9 (-1)
+    scores = score_relatedness([Query(7, [9, 8, 99], [0.0, 1.0, 1.0])], vectors, kind="ceccarelli")
+    assert (scores["ndcg@1"], scores["map"]) == (1, 1)
+    kore = score_relatedness([Query(7, [9, 8], [-1.0, -2.0])], vectors, kind="kore")
     assert kore["spearman"] == pytest.approx(-1)
+
+
+def test_judgements_tell_known_entities_from_titles(catalogue: Catalogue, tmp_path: Path) -> None:
+    (tmp_path / "judged").write_text(FILES["kore"])
+    judgements = Judgements(f"kore:{tmp_path / 'judged'}", catalogue)
+    assert [catalogue.title(int(entity)) for entity in judgements.entities] == ["Apple", "Pear", "Oak"]
+    assert judgements.unknown_titles == ["Ash", "Beech", "Quince"]
+    vectors = np.eye(3, dtype=np.float32)
+    # Apple: Pear 0, Quince 1 -> -1; Oak: Ash 1, Beech 0 -> 1
+    assert judgements.scores(vectors, vectors[[2, 0, 0]])["spearman"] == pytest.approx(0)
 
 
 def test_the_current_vectors_are_scored(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:

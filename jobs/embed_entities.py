@@ -17,36 +17,14 @@ from deeped_ray.evaluation.relatedness import ValidationConfig, validation_of
 from deeped_ray.options import run_job
 
 
-def run(
-    args: argparse.Namespace,
-    embedding: EmbeddingConfig,
-    closed_form: ClosedFormConfig,
-    reference: ReferenceConfig,
-    validation: ValidationConfig,
-    subset: SubsetConfig,
-    sharding: ShardConfig,
-    resume: ResumeConfig,
-) -> dict[str, Any]:
-    kb = KnowledgeBase(args.kb)
-    return embed_entities(
-        kb,
-        Methods(embedding, closed_form, reference),
-        sharding,
-        subset=subset,
-        resume=resume,
-        validation=validation_of(kb, validation),
-    )
+def run(args: argparse.Namespace, *configs: Any) -> dict[str, Any]:
+    *methods, validation, subset, sharding, resume = configs
+    kb, scorer = KnowledgeBase(args.kb), validation_of(KnowledgeBase(args.kb), validation)
+    return embed_entities(kb, Methods(*methods), sharding, subset=subset, resume=resume, validation=scorer)
 
 
-CONFIGS = [
-    EmbeddingConfig,
-    ClosedFormConfig,
-    ReferenceConfig,
-    ValidationConfig,
-    SubsetConfig,
-    ShardConfig,
-    ResumeConfig,
-]
+METHODS = [EmbeddingConfig, ClosedFormConfig, ReferenceConfig]
 
 if __name__ == "__main__":
-    run_job("embed_entities", __doc__, CONFIGS, run)
+    configs = [*METHODS, ValidationConfig, SubsetConfig, ShardConfig, ResumeConfig]
+    run_job("embed_entities", __doc__, configs, run)

@@ -61,7 +61,7 @@ def relatedness(kb: KnowledgeBase, config: RelatednessConfig) -> list[dict[str, 
     rows = []
     for spec in config.dataset:
         judgements = Judgements(spec, catalogue)
-        by_title = np.array([embedder.embed(title, "") for title in judgements.unknown_titles])
+        by_title = np.array([embedder.embed(title, "") for title in judgements.unknown_titles], dtype=np.float32)
         scores = judgements.scores(vectors[judgements.entities], by_title, discount=config.discount)
         counts = {"known": len(judgements.entities), "by title words": len(judgements.unknown_titles)}
         rows.append({"dataset": spec, **scores, **counts})

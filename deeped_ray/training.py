@@ -26,13 +26,15 @@ from safetensors.torch import load_file, save_file
 from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, ResumeConfig, fingerprint
 from deeped_ray.evaluation.datasets import absolute_spec, dataset_path, read_dataset
 from deeped_ray.linking.batching import Batch, EncodedMention, collate
+from deeped_ray.linking.candidate_lists import CandidateLists, list_path
 from deeped_ray.linking.candidates import CandidateConfig
-from deeped_ray.linking.linker import LinkerInputs, joint_runs
-from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, margin_loss
+from deeped_ray.linking.linker import MENTION_COUNTS, LinkerInputs, joint_runs
+from deeped_ray.linking.mention_counts import MentionCounts
+from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, cross_entropy, margin_loss
 from deeped_ray.mini import MINI_DUMP
 from deeped_ray.progress import Progress
 from deeped_ray.spread import ensure_ray
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, Document
 
 EncodedDocument = list[EncodedMention]
 
@@ -46,10 +48,16 @@ class TrainingConfig:
         "training documents, as aida:FILE, wned:FOLDER or jsonl:FILE; default with the mini encyclopedia: its own",
     ] = ()
     dev: Annotated[tuple[str, ...], "validation documents, likewise; default with the mini encyclopedia: its own"] = ()
+    train_candidates: Annotated[tuple[str, ...], "external candidate lists of the training documents: ppr:FILE"] = ()
+    dev_candidates: Annotated[tuple[str, ...], "external candidate lists of the validation documents"] = ()
     model: Annotated[Literal["both", "local", "global"], "which models to fit"] = "both"
+    loss: Annotated[Literal["margin", "cross-entropy"], "the paper's ranking loss, or cross-entropy"] = "margin"
     margin: Annotated[float, "gamma of the ranking loss"] = 0.01
     learning_rate: Annotated[float, "Adam's learning rate"] = 1e-4
     late_learning_rate: Annotated[float, "learning rate once validation accuracy passes --late-accuracy"] = 1e-5
+    final_learning_rate: Annotated[
+        float | None, "fall to this, by the same factor every epoch, instead of dropping once"
+    ] = None
     late_accuracy: Annotated[float, "validation accuracy at which the learning rate drops"] = 0.9
     epochs: Annotated[int, "most passes over the training documents"] = 1250
     validate_every: Annotated[int, "epochs between validations; each also writes a checkpoint"] = 5
@@ -60,6 +68,10 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         if min(self.epochs, self.validate_every, self.patience, self.documents_per_step) < 1:
             raise DeepEdError("Epochs, --validate-every, --patience and --documents-per-step must be at least 1.")
+        if self.train_candidates and not self.dev_candidates:
+            raise DeepEdError("--train-candidates without --dev-candidates: both sets must be seen alike.")
+        if self.final_learning_rate is not None and self.final_learning_rate <= 0:
+            raise DeepEdError("--final-learning-rate must be positive.")
         if self.margin <= 0 or min(self.learning_rate, self.late_learning_rate) < 0:
             raise DeepEdError("--margin must be positive and learning rates must not be negative.")
 
@@ -88,7 +100,13 @@ def train_linker(
     """Make the linker part unless it is there already; returns the best validation accuracy of each model."""
     data = _data_sets(kb, training)
     recorded = {
-        "training": {**asdict(training), "train": _fingerprints(data["train"]), "dev": _fingerprints(data["dev"])},
+        "training": {
+            **asdict(training),
+            "train": _fingerprints(data["train"]),
+            "dev": _fingerprints(data["dev"]),
+            "train_candidates": [fingerprint(list_path(spec)) for spec in training.train_candidates],
+            "dev_candidates": [fingerprint(list_path(spec)) for spec in training.dev_candidates],
+        },
         "model": asdict(model),
         "candidates": asdict(candidates),
     }
@@ -100,6 +118,9 @@ def train_linker(
             with _fit_on_ray(loop, workers, run).as_directory() as path:
                 for kind in training.kinds:
                     shutil.copy(Path(path) / f"{kind}.best.safetensors", folder / f"{kind}.safetensors")
+                if training.train_candidates:
+                    inputs = linker_inputs(kb, candidates, training)
+                    inputs.counts.write(folder / MENTION_COUNTS, inputs.catalogue)
                 _write_history(json.loads((Path(path) / "history.json").read_text()), folder / "history.csv")
         shutil.rmtree(run)
     with open(kb.open("linker").path / "history.csv", newline="") as handle:
@@ -137,10 +158,10 @@ def _fit_on_ray(loop: dict[str, Any], workers: WorkerConfig, run: Path) -> Check
 def _train_worker(loop: dict[str, Any]) -> None:
     """One Ray Train worker: fits one model after the other, reporting at every validation."""
     training: TrainingConfig = loop["training"]
-    inputs = LinkerInputs(KnowledgeBase(loop["kb"]), loop["candidates"])
-    documents = {
-        split: [run for spec in loop[split] for run in encode_dataset(spec, inputs)] for split in ("train", "dev")
-    }
+    inputs = linker_inputs(KnowledgeBase(loop["kb"]), loop["candidates"], training)
+    train = [document for spec in loop["train"] for document in read_dataset(spec)]
+    dev = [document for spec in loop["dev"] for document in read_dataset(spec)]
+    documents = {"train": encode(train, inputs, are_counted=True), "dev": encode(dev, inputs, are_counted=False)}
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     run = Run(training)
     checkpoint = ray.train.get_checkpoint()
@@ -154,9 +175,22 @@ def _train_worker(loop: dict[str, Any]) -> None:
             _report(run, fit)
 
 
-def encode_dataset(spec: str, inputs: LinkerInputs) -> list[EncodedDocument]:
-    """Documents as the linker cuts and sees them."""
-    encoded = [(inputs.encode(document), joint_runs(document.mentions)) for document in read_dataset(spec)]
+def linker_inputs(kb: KnowledgeBase, candidates: CandidateConfig, training: TrainingConfig) -> LinkerInputs:
+    """With external lists, priors count the annotations of the training documents."""
+    lists = [*training.train_candidates, *training.dev_candidates]
+    inputs = LinkerInputs(kb, candidates, lists=lists)
+    if training.train_candidates:
+        documents = [document for spec in training.train for document in read_dataset(spec)]
+        inputs.counts = MentionCounts.of(documents, inputs.catalogue)
+    return inputs
+
+
+def encode(documents: Sequence[Document], inputs: LinkerInputs, *, are_counted: bool) -> list[EncodedDocument]:
+    """Documents as the linker cuts and sees them; `are_counted` says that priors know their annotations, and must not."""
+    encoded = [
+        (inputs.encode(document, number=number if are_counted else None), joint_runs(document.mentions))
+        for number, document in enumerate(documents)
+    ]
     return [[mentions[i] for i in run] for mentions, runs in encoded for run in runs]
 
 
@@ -214,7 +248,7 @@ def fit_model(
     for epoch in range(first_epoch, training.epochs + 1):
         if _is_exhausted(run.validations(kind), training):
             return
-        _set_learning_rate(optimizer, run.validations(kind), training)
+        _set_learning_rate(optimizer, run.validations(kind), training, epoch)
         loss = _train_epoch(model, optimizer, train, inputs, training, epoch, device)
         if is_first:
             progress.advance(note=f"loss {loss:.4f}, best dev accuracy {max(best, 0):.1%}")
@@ -251,7 +285,13 @@ def _train_epoch(
         if mine:
             batch = to_device(collate(mine, inputs.words.vectors, inputs.entity_vectors), device)
             # divided by the mentions of the whole step, so that the workers' gradients add up to the step's
-            loss = margin_loss(model(batch).rho, batch, gamma=training.margin) / num_mentions
+            rho = model(batch).rho
+            total = (
+                cross_entropy(rho, batch)
+                if training.loss == "cross-entropy"
+                else margin_loss(rho, batch, gamma=training.margin)
+            )
+            loss = total / num_mentions
             loss.backward()
             total_loss += loss.item() * num_mentions
         _sum_gradients(model, world_size)
@@ -286,11 +326,15 @@ def _is_exhausted(validations: Sequence[dict[str, Any]], training: TrainingConfi
 
 
 def _set_learning_rate(
-    optimizer: torch.optim.Optimizer, validations: Sequence[dict[str, Any]], training: TrainingConfig
+    optimizer: torch.optim.Optimizer, validations: Sequence[dict[str, Any]], training: TrainingConfig, epoch: int
 ) -> None:
     is_late = any(row["dev_accuracy"] > training.late_accuracy for row in validations)
+    rate = training.late_learning_rate if is_late else training.learning_rate
+    if training.final_learning_rate is not None:
+        progress = (epoch - 1) / max(training.epochs - 1, 1)
+        rate = training.learning_rate * (training.final_learning_rate / training.learning_rate) ** progress
     for group in optimizer.param_groups:
-        group["lr"] = training.late_learning_rate if is_late else training.learning_rate
+        group["lr"] = rate
 
 
 def _report(run: Run, row: dict[str, Any]) -> None:
@@ -372,6 +416,7 @@ def _data_sets(kb: KnowledgeBase, training: TrainingConfig) -> dict[str, list[st
     for specs in given.values():
         for spec in specs:
             read_dataset(spec)  # a bad file is the user's to hear of now, not a worker's to die of
+    CandidateLists([*training.train_candidates, *training.dev_candidates])
     return {split: [absolute_spec(spec) for spec in specs] for split, specs in given.items()}
 
 

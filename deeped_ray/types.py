@@ -36,6 +36,10 @@ class Mention:
     start: int
     end: int
     gold: str | None = None
+    gold_page_id: int | None = None
+    """The annotated page's id, where the data set gives it: titles change, ids do not."""
+    number: int = -1
+    """Place among all annotated mentions of the document, those outside Wikipedia included; -1 if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from deeped_ray.artifacts import Part
 from deeped_ray.corpus.shuffle import gather
 from deeped_ray.corpus.strings import StringIndex, hash64, hashes_of, write_hashed_strings
 from deeped_ray.text import normalize_title
-from deeped_ray.types import DeepEdError, Page
+from deeped_ray.types import DeepEdError, Mention, Page
 
 MAX_REDIRECTS = 10
 _NO_PAGE = -1
@@ -213,6 +213,13 @@ class Catalogue:
         is_known = place < len(self._article_ids) and self._article_ids[place] == page_id
         return place if is_known else None
 
+    def find_gold(self, mention: Mention) -> int | None:
+        """The entity a mention is annotated with, by title, else by page id."""
+        found = self.find(mention.gold) if mention.gold else None
+        if found is None and mention.gold_page_id is not None:
+            found = self.find_page(mention.gold_page_id)
+        return found
+
     def require(self, title: str) -> int:
         entity_id = self.find(title)
         if entity_id is None:
@@ -220,3 +227,40 @@ class Catalogue:
                 f"No entity {title!r} in this knowledge base. `deeped mention` shows which entities a name can mean."
             )
         return entity_id
+
+
+class ExtendedCatalogue(Catalogue):
+    """A catalogue with entities that only a candidate list names; they are numbered after its own."""
+
+    def __init__(self, part: Part, named: Iterable[tuple[str, int]]) -> None:
+        super().__init__(part)
+        self.extra_titles: list[str] = []
+        self._extra: dict[str, int] = {}
+        self._entity_of_page: dict[int, int] = {}
+        for title, page_id in named:
+            entity = self.find(title)
+            if entity is None:
+                entity = self._extra[title] = super().__len__() + len(self.extra_titles)
+                self.extra_titles.append(title)
+            self._entity_of_page.setdefault(page_id, entity)
+        zeros = np.zeros(len(self.extra_titles), dtype=np.int64)
+        pages = {entity: page_id for page_id, entity in self._entity_of_page.items()}
+        extra_pages = [pages.get(super(ExtendedCatalogue, self).__len__() + i, -1) for i in range(len(zeros))]
+        self.page_ids = np.concatenate([self.page_ids, np.array(extra_pages, dtype=np.int64)])
+        self.num_links, self.num_words = (np.concatenate([own, zeros]) for own in (self.num_links, self.num_words))
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self.extra_titles)
+
+    def title(self, entity_id: int) -> str:
+        own = super().__len__()
+        return super().title(entity_id) if entity_id < own else self.extra_titles[entity_id - own]
+
+    def find(self, title: str) -> int | None:
+        found = super().find(title)
+        return self._extra.get(normalize_title(title)) if found is None else found
+
+    def find_gold(self, mention: Mention) -> int | None:
+        """By the page id that the lists know, since titles of lists and annotations come from different years."""
+        listed = self._entity_of_page.get(mention.gold_page_id) if mention.gold_page_id is not None else None
+        return super().find_gold(mention) if listed is None else listed

@@ -40,8 +40,9 @@ class _DocumentBuilder:
         self._pieces: list[str] = []
         self._length = 0
         self._mentions: list[Mention] = []
-        self._open: tuple[int, str | None] | None = None
+        self._open: tuple[int, str | None, int | None] | None = None
         self._separator = ""
+        self._number = -1
 
     def add(self, cells: list[str], *, where: str) -> None:
         token, tag = cells[0], cells[1] if len(cells) > 1 else ""
@@ -49,7 +50,9 @@ class _DocumentBuilder:
             self._close()
         self._append(token)
         if tag == "B":
-            self._open = (self._length - len(token), _gold_title(cells, where))
+            self._number += 1
+            page_id = int(cells[5]) if len(cells) > 5 and cells[5].isdigit() else None
+            self._open = (self._length - len(token), _gold_title(cells, where), page_id)
         elif tag not in ("", "I"):
             raise DeepEdError(f"{where}: expected B or I in the second column, found {tag!r}.")
 
@@ -68,7 +71,8 @@ class _DocumentBuilder:
 
     def _close(self) -> None:
         if self._open and self._open[1] is not None:
-            self._mentions.append(Mention(self._open[0], self._length, self._open[1]))
+            start, title, page_id = self._open
+            self._mentions.append(Mention(start, self._length, title, page_id, self._number))
         self._open = None
 
 

@@ -65,7 +65,7 @@ class Outcome:
 
 def judge(mention: Mention, answer: Prediction, first: Sequence[PriorCandidate], catalogue: Catalogue) -> Outcome:
     """Compare an answer with the gold title, both after redirects; `first` are the candidates before pruning."""
-    gold_id = catalogue.find(mention.gold) if mention.gold else None
+    gold_id = catalogue.find_gold(mention)
     if gold_id is None:
         return Outcome(bool(answer.candidates), False, "outside_kb", None, 0)
     title = catalogue.title(gold_id)

@@ -23,6 +23,7 @@ class EvaluationConfig:
     """What to score."""
 
     dataset: Annotated[tuple[str, ...], f"annotated documents, repeatable: {SPECS}; default: mini:test"] = ()
+    candidates: Annotated[tuple[str, ...], "external candidate lists instead of the knowledge base's: ppr:FILE"] = ()
     model: Annotated[Literal["all", "prior", "local", "global"], "which linker to score"] = "all"
     explain: Annotated[
         int, "mentions to show with attended words and parts of scores: solved and missed ones, lowest gold prior first"
@@ -108,7 +109,7 @@ def _shares(shares: dict[str, Share]) -> dict[str, Any]:
 def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
     """Every model on every data set."""
     documents = {dataset: read_dataset(dataset) for dataset in config.datasets}
-    linkers = {model: Linker.open(kb, model) for model in config.models}
+    linkers = {model: Linker.open(kb, model, lists=config.candidates) for model in config.models}
     return [
         evaluate_linker(linker, documents[dataset], dataset=dataset, model=model, explain=config.explain)
         for dataset in documents

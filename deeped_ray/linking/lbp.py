@@ -73,3 +73,8 @@ def propagate(
 def marginal(mu: Float[Tensor, "B n S"], is_candidate: Bool[Tensor, "B n S"]) -> Float[Tensor, "B n S"]:
     """exp mu_i(e) / sum over e' in Gamma(m_i) of exp mu_i(e')."""
     return mu.masked_fill(~is_candidate, _LOWEST).softmax(dim=-1) * is_candidate
+
+
+def log_marginal(mu: Float[Tensor, "B n S"], is_candidate: Bool[Tensor, "B n S"]) -> Float[Tensor, "B n S"]:
+    """The logarithm of `marginal`, 0 where there is no candidate."""
+    return mu.masked_fill(~is_candidate, _LOWEST).log_softmax(dim=-1).masked_fill(~is_candidate, 0.0)

@@ -12,14 +12,18 @@ import torch
 from safetensors.torch import load_file
 
 from deeped_ray.artifacts import ArtifactError, KnowledgeBase
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.entities import Catalogue, ExtendedCatalogue
 from deeped_ray.corpus.priors import MentionTable, PriorCandidate
+from deeped_ray.embeddings.trainer import TextEmbedder
 from deeped_ray.embeddings.words import Words
 from deeped_ray.linking.batching import EncodedMention, collate
+from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
+from deeped_ray.linking.mention_counts import MentionCounts
 from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, Scores
 from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Prediction
 
+MENTION_COUNTS = "mention_counts.parquet"
 LinkerKind = Literal["prior", "local", "global"]
 Span = tuple[int, int]
 NO_CANDIDATES = "no entity is known by this name"
@@ -32,11 +36,21 @@ MAX_JOINT_MENTIONS = 100
 class LinkerInputs:
     """Everything about a mention that does not depend on the trained model: context and candidates."""
 
-    def __init__(self, kb: KnowledgeBase, config: CandidateConfig) -> None:
+    def __init__(
+        self,
+        kb: KnowledgeBase,
+        config: CandidateConfig,
+        *,
+        lists: Sequence[str] = (),
+        counts: Path | None = None,
+    ) -> None:
         self._kb, self.config = kb, config
         corpus = kb.open("corpus")
-        self.catalogue = Catalogue(corpus)
         self.mentions = MentionTable(corpus)
+        self.lists = CandidateLists(lists)
+        named = [(candidate.title, candidate.page_id) for candidate in self.lists.all_candidates()]
+        self.catalogue = ExtendedCatalogue(corpus, dict.fromkeys(named)) if lists else Catalogue(corpus)
+        self.counts = MentionCounts.read(counts, self.catalogue) if counts and counts.exists() else MentionCounts()
 
     # the prior alone needs neither words nor vectors, so that it can be looked at before they are made
     @functools.cached_property
@@ -45,22 +59,40 @@ class LinkerInputs:
 
     @functools.cached_property
     def entity_vectors(self) -> npt.NDArray[np.float32]:
-        return self._kb.open("vectors").array("vectors")
+        own = self._kb.open("vectors").array("vectors")
+        if not isinstance(self.catalogue, ExtendedCatalogue) or not self.catalogue.extra_titles:
+            return own
+        embedder = TextEmbedder(self._kb)
+        return np.concatenate([own, np.stack([embedder.embed(title, "") for title in self.catalogue.extra_titles])])
 
-    def first_candidates(self, document: Document) -> list[list[PriorCandidate]]:
-        """For every mention the best candidates by prior, before the context is looked at."""
-        found = (self.mentions.candidates(document.surface(mention)) for mention in document.mentions)
+    def first_candidates(self, document: Document, *, number: int | None = None) -> list[list[PriorCandidate]]:
+        """For every mention the best candidates by prior, before the context is looked at.
+
+        `number` is a training document's, whose own annotations must not speak for it.
+        """
+        found = (self._candidates(document, mention, number) for mention in document.mentions)
         return [candidates[: self.config.first_candidates] for candidates in found]
 
-    def encode(self, document: Document) -> list[EncodedMention]:
+    def _candidates(self, document: Document, mention: Mention, number: int | None) -> list[PriorCandidate]:
+        listed = self.lists.find(document, mention)
+        if listed is None:
+            return self.mentions.candidates(document.surface(mention))
+        links: dict[int, int] = {}
+        for candidate in listed:
+            entity = self.catalogue.find(candidate.title)
+            assert entity is not None, "every listed title is in the extended catalogue"
+            links[entity] = max(candidate.num_links, links.get(entity, 0))
+        return self.counts.priors(document.surface(mention), list(links), list(links.values()), without=number)
+
+    def encode(self, document: Document, *, number: int | None = None) -> list[EncodedMention]:
         known = KnownWords(document.text, self.words)
-        firsts = self.first_candidates(document)
+        firsts = self.first_candidates(document, number=number)
         return [self._encode_mention(m, first, known) for m, first in zip(document.mentions, firsts, strict=True)]
 
     def _encode_mention(self, mention: Mention, first: list[PriorCandidate], known: KnownWords) -> EncodedMention:
         context = known.around(mention, num_words=self.config.context_words)
         candidates = select_candidates(first, context, self.words, self.entity_vectors, self.config)
-        gold_id = self.catalogue.find(mention.gold) if mention.gold else None
+        gold_id = self.catalogue.find_gold(mention)
         positions = [position for position, candidate in enumerate(candidates) if candidate.entity_id == gold_id]
         return EncodedMention(context, candidates, positions[0] if positions else -1)
 
@@ -74,12 +106,17 @@ class Linker:
         self.model = model.eval() if model else None
 
     @classmethod
-    def open(cls, kb: KnowledgeBase | str | Path, kind: LinkerKind = "global") -> "Linker":
+    def open(
+        cls, kb: KnowledgeBase | str | Path, kind: LinkerKind = "global", *, lists: Sequence[str] = ()
+    ) -> "Linker":
+        """`lists` are external candidate lists, `ppr:FILE`."""
         kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(kb)
         if kind == "prior":
-            return cls(LinkerInputs(kb, ALL_BY_PRIOR), None)
+            counts = kb.open("linker").path / MENTION_COUNTS if lists and "linker" in kb else None
+            return cls(LinkerInputs(kb, ALL_BY_PRIOR, lists=lists, counts=counts), None)
         part = kb.open("linker")
-        inputs = LinkerInputs(kb, CandidateConfig(**part.config["candidates"]))
+        config = CandidateConfig(**part.config["candidates"])
+        inputs = LinkerInputs(kb, config, lists=lists, counts=part.path / MENTION_COUNTS)
         path = part.path / f"{kind}.safetensors"
         if not path.exists():
             raise ArtifactError(

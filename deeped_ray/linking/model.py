@@ -24,12 +24,20 @@ class ModelConfig:
     damping: Annotated[float, "delta: share of the new message in each round of belief propagation"] = 0.5
     rounds: Annotated[int, "T: rounds of belief propagation"] = 10
     hidden_units: Annotated[int, "hidden units of f"] = 100
+    belief: Annotated[
+        Literal["probability", "log"],
+        "what f is given of a belief: the paper's probability, or the authors' code's logarithm",
+    ] = "probability"
+    evidence_scale: Annotated[float, "factor on Psi or belief before f; vectors of unit length make it small"] = 1.0
+    max_norm: Annotated[float, "norm to which each weight tensor of f is cut back after a step; 0: never"] = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.damping <= 1:
             raise DeepEdError(f"--damping must lie in (0, 1], not {self.damping}.")
         if min(self.local_kept_words, self.global_kept_words, self.rounds, self.hidden_units) < 1:
             raise DeepEdError("Kept words, rounds and hidden units must be at least 1.")
+        if self.evidence_scale <= 0 or self.max_norm < 0:
+            raise DeepEdError("--evidence-scale must be positive and --max-norm must not be negative.")
 
 
 class Scores(NamedTuple):
@@ -60,8 +68,11 @@ class LinkerModel(nn.Module):
         psi, beta = self._local(batch)
         if self.kind == "local":
             return Scores(self._combine(psi, batch), psi, None, beta)
-        belief = self._beliefs(psi, batch)
-        return Scores(self._combine(belief, batch), psi, belief, beta)
+        mu = self._joint(psi, batch)
+        belief = lbp.marginal(mu, batch.is_candidate)
+        # Differs from the paper with --belief log: a logarithm keeps apart what is all near zero
+        evidence = belief if self.config.belief == "probability" else lbp.log_marginal(mu, batch.is_candidate)
+        return Scores(self._combine(evidence, batch), psi, belief, beta)
 
     def _local(self, batch: Batch) -> tuple[Float[Tensor, "B n S"], Float[Tensor, "B n K"]]:
         entities, words = batch.entity_vectors, batch.word_vectors
@@ -70,23 +81,25 @@ class LinkerModel(nn.Module):
         beta = attention.attention(u, attention.keep_best_words(u, batch.is_word, R=R))
         return attention.context_score(batch.gather_context(attention.bilinear(entities, self.B, words)), beta), beta
 
-    def _beliefs(self, psi: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
+    def _joint(self, psi: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
         scores = batch.gather_pairs(attention.bilinear(batch.entity_vectors, self.C, batch.entity_vectors))
         phi = lbp.pairwise(scores, batch.is_candidate.any(dim=-1))
-        mu = lbp.propagate(psi, phi, batch.is_candidate, delta=self.config.damping, T=self.config.rounds)
-        return lbp.marginal(mu, batch.is_candidate)
+        return lbp.propagate(psi, phi, batch.is_candidate, delta=self.config.damping, T=self.config.rounds)
 
     def _combine(self, evidence: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
         """rho = f(evidence, log p(e|m))."""
+        evidence = self.config.evidence_scale * evidence
         rho: Tensor = self.f(torch.stack([evidence, batch.log_prior], dim=-1)).squeeze(-1)
         return rho.masked_fill(~batch.is_candidate, _LOWEST)
 
     @torch.no_grad()
-    def project_(self, *, max_norm: float = 1.0) -> None:
-        """Rescale each weight tensor of f to at most unit norm; done after every optimiser step."""
+    def project_(self) -> None:
+        """Rescale each weight tensor of f to at most `max_norm`; done after every optimiser step."""
+        if not self.config.max_norm:
+            return
         # Differs from the paper, which bounds the sum of squares of all weights: tensor by tensor, as in the authors' code
         for weight in self.f.parameters():
-            weight.mul_((max_norm / weight.norm().clamp(min=1e-12)).clamp(max=1.0))
+            weight.mul_((self.config.max_norm / weight.norm().clamp(min=1e-12)).clamp(max=1.0))
 
 
 def margin_loss(rho: Float[Tensor, "B n S"], batch: Batch, *, gamma: float) -> Float[Tensor, ""]:
@@ -96,3 +109,9 @@ def margin_loss(rho: Float[Tensor, "B n S"], batch: Batch, *, gamma: float) -> F
     is_wrong = batch.is_candidate & (torch.arange(rho.shape[-1], device=rho.device) != batch.gold[..., None])
     violations = (gamma - gold + rho).relu()
     return violations.masked_fill(~(is_wrong & has_gold[..., None]), 0.0).sum()
+
+
+def cross_entropy(rho: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, ""]:
+    """Sum over mentions of -log softmax(rho)(e*); mentions without their gold entity add 0."""
+    log_probability = rho.log_softmax(dim=-1).gather(-1, batch.gold.clamp(min=0)[..., None]).squeeze(-1)
+    return -log_probability.masked_fill(batch.gold < 0, 0.0).sum()

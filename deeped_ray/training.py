@@ -413,10 +413,9 @@ def _data_sets(kb: KnowledgeBase, training: TrainingConfig) -> dict[str, list[st
                 "Give --train aida:FILE and --dev aida:FILE: only the mini encyclopedia has documents of its own."
             )
         given = {"train": given["train"] or ["mini:train"], "dev": given["dev"] or ["mini:dev"]}
-    for specs in given.values():
-        for spec in specs:
-            read_dataset(spec)  # a bad file is the user's to hear of now, not a worker's to die of
-    CandidateLists([*training.train_candidates, *training.dev_candidates])
+    # a bad file is the user's to hear of now, not a worker's to die of
+    for specs, lists in ((given["train"], training.train_candidates), (given["dev"], training.dev_candidates)):
+        CandidateLists(lists).check([document for spec in specs for document in read_dataset(spec)])
     return {split: [absolute_spec(spec) for spec in specs] for split, specs in given.items()}
 
 

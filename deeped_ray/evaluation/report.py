@@ -14,6 +14,7 @@ from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
 from deeped_ray.evaluation.metrics import Outcome, Result, Share, judge
+from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.linker import Linker, LinkerKind
 from deeped_ray.types import DeepEdError, Document, Prediction
 
@@ -109,6 +110,7 @@ def _shares(shares: dict[str, Share]) -> dict[str, Any]:
 def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
     """Every model on every data set."""
     documents = {dataset: read_dataset(dataset) for dataset in config.datasets}
+    CandidateLists(config.candidates).check(itertools.chain.from_iterable(documents.values()))
     linkers = {model: Linker.open(kb, model, lists=config.candidates) for model in config.models}
     return [
         evaluate_linker(linker, documents[dataset], dataset=dataset, model=model, explain=config.explain)

@@ -28,7 +28,7 @@ class ModelConfig:
         Literal["probability", "log"],
         "what f is given of a belief: the paper's probability, or the authors' code's logarithm",
     ] = "probability"
-    evidence_scale: Annotated[float, "factor on Psi or belief before f; vectors of unit length make it small"] = 1.0
+    psi_scale: Annotated[float, "factor on Psi before the local model's f; vectors of unit length make it small"] = 1.0
     max_norm: Annotated[float, "norm to which each weight tensor of f is cut back after a step; 0: never"] = 1.0
 
     def __post_init__(self) -> None:
@@ -36,8 +36,8 @@ class ModelConfig:
             raise DeepEdError(f"--damping must lie in (0, 1], not {self.damping}.")
         if min(self.local_kept_words, self.global_kept_words, self.rounds, self.hidden_units) < 1:
             raise DeepEdError("Kept words, rounds and hidden units must be at least 1.")
-        if self.evidence_scale <= 0 or self.max_norm < 0:
-            raise DeepEdError("--evidence-scale must be positive and --max-norm must not be negative.")
+        if self.psi_scale <= 0 or self.max_norm < 0:
+            raise DeepEdError("--psi-scale must be positive and --max-norm must not be negative.")
 
 
 class Scores(NamedTuple):
@@ -67,7 +67,7 @@ class LinkerModel(nn.Module):
     def forward(self, batch: Batch) -> Scores:
         psi, beta = self._local(batch)
         if self.kind == "local":
-            return Scores(self._combine(psi, batch), psi, None, beta)
+            return Scores(self._combine(self.config.psi_scale * psi, batch), psi, None, beta)
         mu = self._joint(psi, batch)
         belief = lbp.marginal(mu, batch.is_candidate)
         # Differs from the paper with --belief log: a logarithm keeps apart what is all near zero
@@ -88,7 +88,6 @@ class LinkerModel(nn.Module):
 
     def _combine(self, evidence: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
         """rho = f(evidence, log p(e|m))."""
-        evidence = self.config.evidence_scale * evidence
         rho: Tensor = self.f(torch.stack([evidence, batch.log_prior], dim=-1)).squeeze(-1)
         return rho.masked_fill(~batch.is_candidate, _LOWEST)
 

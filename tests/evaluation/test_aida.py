@@ -30,7 +30,7 @@ def test_tokens_become_text_and_mentions_keep_their_place(tmp_path: Path) -> Non
     path.write_text(DOCUMENTS)
     first, second = read_dataset(f"aida:{path}")
     assert (first.name, first.text) == ("1 SPORT", "New York beat Paris .\nSmith left")
-    assert first.mentions == (Mention(0, 8, "New York City"), Mention(14, 19, "Paris (band)"))
+    assert first.mentions == (Mention(0, 8, "New York City", 645042, 0), Mention(14, 19, "Paris (band)", 1, 1))
     assert [first.surface(mention) for mention in first.mentions] == ["New York", "Paris"]
     assert (second.name, second.text, second.mentions) == ("2 EMPTY", "Nothing", ())
 

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, margin_loss
+from deeped_ray.linking import lbp
+from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, cross_entropy, margin_loss
 from deeped_ray.types import DeepEdError
 from tests.conftest import random_batch
 
@@ -70,3 +71,30 @@ def test_float32_scores_agree_with_float64() -> None:
 def test_damping_outside_its_range_is_refused(damping: float) -> None:
     with pytest.raises(DeepEdError, match="--damping"):
         ModelConfig(damping=damping)
+
+
+def test_cross_entropy_equals_the_plain_sum() -> None:
+    batch = random_batch(seed=3)
+    rho = torch.randn(batch.gold.shape[0], batch.gold.shape[1], batch.candidates.shape[2], dtype=torch.float64)
+    rho = rho.masked_fill(~batch.is_candidate, -1e30)
+    expected = 0.0
+    for b, i in torch.argwhere(batch.gold >= 0).tolist():
+        row = rho[b, i][batch.is_candidate[b, i]]
+        expected -= float(rho[b, i, batch.gold[b, i]] - torch.logsumexp(row, 0))
+    assert float(cross_entropy(rho, batch)) == pytest.approx(expected)
+
+
+def test_a_log_belief_is_the_logarithm_of_the_marginal() -> None:
+    batch = random_batch(seed=1)
+    mu = torch.randn(batch.candidates.shape, dtype=torch.float64)
+    log_belief, belief = lbp.log_marginal(mu, batch.is_candidate), lbp.marginal(mu, batch.is_candidate)
+    torch.testing.assert_close(log_belief.exp()[batch.is_candidate], belief[batch.is_candidate])
+    assert not log_belief[~batch.is_candidate].any()
+
+
+def test_without_a_bound_f_is_left_as_it_is() -> None:
+    model = LinkerModel("local", ModelConfig(max_norm=0.0), dimension=5)
+    for weight in model.f.parameters():
+        weight.data.fill_(3.0)
+    model.project_()
+    assert all(bool((weight == 3).all()) for weight in model.f.parameters())

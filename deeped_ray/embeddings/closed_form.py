@@ -71,11 +71,16 @@ def noise_of(vectors: Floats, counts: npt.NDArray[np.int64], *, alpha: float) ->
     return Noise(mean, second - np.outer(mean, mean))
 
 
-def contrast(vectors: Floats, noise: Noise, *, ridge: float) -> Floats:
-    """x'_w = (Sigma + lambda I)^-1 (x_w - mu), lambda = ridge * tr(Sigma) / d, scaled so that an infinite ridge gives x_w - mu."""
+def inverse_of(noise: Noise, *, ridge: float) -> npt.NDArray[np.float64]:
+    """lambda (Sigma + lambda I)^-1, lambda = ridge * tr(Sigma) / d: scaled so that an infinite ridge gives the identity."""
     dimension = len(noise.mean)
     lam = ridge * np.trace(noise.covariance) / dimension
-    inverse = np.eye(dimension) if np.isinf(ridge) else np.linalg.inv(noise.covariance / lam + np.eye(dimension))
+    return np.eye(dimension) if np.isinf(ridge) else np.linalg.inv(noise.covariance / lam + np.eye(dimension))
+
+
+def contrast(vectors: Floats, noise: Noise, *, ridge: float) -> Floats:
+    """x'_w = (Sigma + lambda I)^-1 (x_w - mu), up to a common factor."""
+    inverse = inverse_of(noise, ridge=ridge)
     contrasts = np.empty(vectors.shape, dtype=np.float32)
     for start in range(0, len(vectors), _BLOCK):
         contrasts[start : start + _BLOCK] = (vectors[start : start + _BLOCK].astype(np.float64) - noise.mean) @ inverse

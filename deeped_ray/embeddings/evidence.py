@@ -92,8 +92,11 @@ class EvidenceReader:
         return np.diff(self._pages.offsets) + np.diff(self._links.offsets) + 20
 
     def read(self, entities: Ids) -> Evidence:
-        titles = [content_words(self._catalogue.title(int(entity))) for entity in entities]
-        return Evidence(self._gather(self._pages, entities), self._gather(self._links, entities), self.texts(titles))
+        titles = self.texts([content_words(title) for title in self.titles(entities)])
+        return Evidence(self._gather(self._pages, entities), self._gather(self._links, entities), titles)
+
+    def titles(self, entities: Ids) -> list[str]:
+        return [self._catalogue.title(int(entity)) for entity in entities]
 
     def texts(self, texts: Sequence[Sequence[str]]) -> Bags:
         """Bags of the words of texts that have a vector."""

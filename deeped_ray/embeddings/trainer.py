@@ -48,7 +48,7 @@ from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.embeddings.validation import Validation
 from deeped_ray.embeddings.words import Words, unit_rows
 from deeped_ray.progress import Progress
-from deeped_ray.spread import spread
+from deeped_ray.spread import peak_memory_gib, spread
 from deeped_ray.text import content_words
 from deeped_ray.types import DeepEdError
 
@@ -191,7 +191,7 @@ def embed_entities(
         noise = _noise(Words(words), methods, previous)
         shared = _share(corpus, words, noise, methods, sharding, previous, subset.only_new, titles)
         times.append(time.monotonic())
-        paths = _train_shards(shared, run)
+        paths, peak = _train_shards(shared, run)
         times.append(time.monotonic())
         num_entities = len(Catalogue(corpus))
         num_trained = _join(paths, num_entities, shared.matrix.shape[1], folder)
@@ -209,6 +209,7 @@ def embed_entities(
     return {
         **_counts(part),
         "trained": num_trained,
+        "peak_worker_gib": round(peak, 2),
         **_losses(kb, vectors, kinds, alpha=methods.embedding.alpha, gamma=methods.reference.gamma),
         **score,
         "seconds_by_step": dict(zip(("prepare", "embed", "join"), np.diff(times).round(1).tolist(), strict=True)),
@@ -226,20 +227,26 @@ def embed_text(kb: KnowledgeBase, title: str, text: str) -> Floats:
 
 
 class TextEmbedder:
-    """Embeds many texts: opens the knowledge base once, then takes about a millisecond each."""
+    """Embeds many texts: opens the knowledge base once, then takes a millisecond or so each."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         part = kb.open("vectors")
         names = (field.name for field in fields(ClosedFormConfig))
         self._config = ClosedFormConfig(**{name: part.config[name] for name in names if name in part.config})
         self._words = Words(kb.open("words"))
-        noise = Noise(*(np.asarray(part.array(f"noise_{name}")) for name in Noise._fields))
-        self._contrasts = torch.from_numpy(closed_form.contrast(self._words.vectors, noise, ridge=self._config.ridge))
+        self._noise = Noise(*(np.asarray(part.array(f"noise_{name}")) for name in Noise._fields))
+        self._inverse = closed_form.inverse_of(self._noise, ridge=self._config.ridge)
 
     def embed(self, title: str, text: str) -> Floats:
-        words = [content_words(title) + content_words(text) if text else [], [], content_words(title)]
-        page, links, named = (bags_of([self._words.find_all(each)]) for each in words)
-        vector: Floats = closed_form.embed(Evidence(page, links, named), self._contrasts, self._config)[0]
+        page = content_words(title) + content_words(text) if text else []
+        named = content_words(title)
+        # only the words of this text need their contrast
+        rows, places = np.unique(self._words.find_all([*page, *named]), return_inverse=True)
+        places = np.where(rows[places] >= 0, places, -1)
+        contrasts = (self._words.vectors[rows].astype(np.float64) - self._noise.mean) @ self._inverse
+        bags = [bags_of([each]) for each in (places[: len(page)], places[:0], places[len(page) :])]
+        matrix = torch.from_numpy(contrasts.astype(np.float32))
+        vector: Floats = closed_form.embed(Evidence(*bags), matrix, self._config)[0]
         return vector
 
 
@@ -327,7 +334,8 @@ def _ranges(shared: Shared) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), [*starts[1:].tolist(), len(reader)], strict=True))
 
 
-def _train_shards(shared: Shared, run: Path) -> list[Path]:
+def _train_shards(shared: Shared, run: Path) -> tuple[list[Path], float]:
+    """The shards' files, and the most memory that a worker took, in GiB."""
     shards = {run / f"entities-{start:09d}-{end:09d}.npz": (start, end) for start, end in _ranges(shared)}
     progress = Progress("embed", "entities", sum(end - start for start, end in shards.values()))
     todo = []
@@ -336,24 +344,24 @@ def _train_shards(shared: Shared, run: Path) -> list[Path]:
             progress.skip(end - start)
         else:
             todo.append((path, start, end))
-    for (_, start, end), trained in spread(_embed_shard, todo, shared, num_gpus=shared.sharding.num_gpus):
-        progress.advance(end - start, note=f"{trained:,} trained" if trained < end - start else "")
-    return list(shards)
+    peak = 0.0
+    for (_, start, end), memory in spread(_embed_shard, todo, shared, num_gpus=shared.sharding.num_gpus):
+        peak = max(peak, memory)
+        progress.advance(end - start, note=f"workers up to {peak:.2f} GiB")
+    return list(shards), peak
 
 
-def _embed_shard(shard: tuple[Path, int, int], shared: Shared) -> int:
-    """Task: the vectors of a run of entities, in one file; returns how many were trained."""
+def _embed_shard(shard: tuple[Path, int, int], shared: Shared) -> float:
+    """Task: the vectors of a run of entities, in one file."""
     path, start, end = shard
-    result = embed_range(np.arange(start, end), shared)
-    _write_shard(path, result)
-    return int(result.is_trained.sum())
+    _write_shard(path, embed_range(np.arange(start, end), shared))
+    return peak_memory_gib()
 
 
 def embed_range(entities: Ids, shared: Shared) -> ShardResult:
     words = Words(shared.words)
-    catalogue = Catalogue(shared.corpus)
-    evidence = EvidenceReader(shared.corpus, words).read(entities)
-    names = [catalogue.title(int(entity)) for entity in entities]
+    reader = EvidenceReader(shared.corpus, words)
+    evidence, names = reader.read(entities), reader.titles(entities)
     titles = hashes_of(names)
     prints = fingerprints(evidence, names, words.hashes)
     vectors = np.zeros((len(entities), shared.matrix.shape[1]), dtype=np.float32)
@@ -370,9 +378,7 @@ def embed_range(entities: Ids, shared: Shared) -> ShardResult:
         wanted &= ~is_kept
     chosen = np.flatnonzero(wanted)
     if len(chosen):
-        found = (
-            evidence if len(chosen) == len(entities) else EvidenceReader(shared.corpus, words).read(entities[chosen])
-        )
+        found = evidence if len(chosen) == len(entities) else reader.read(entities[chosen])
         vectors[chosen], kinds[chosen] = _vectors(found, titles[chosen], shared), found.kinds
     return ShardResult(vectors, kinds, prints, titles, wanted)
 

@@ -233,6 +233,11 @@ def test_a_text_gets_the_vector_its_page_would_have(corpus_kb: KnowledgeBase) ->
     assert vector @ vectors[catalogue.require("Orchard")] > vector @ vectors[catalogue.require("IPhone")]
 
 
+def test_a_text_without_a_known_word_has_the_zero_vector(corpus_kb: KnowledgeBase) -> None:
+    assert not embed_text(corpus_kb, "Zorblatt", "xyzzy").any()
+    assert not embed_text(corpus_kb, "", "").any()
+
+
 def test_a_gpu_that_is_not_asked_for_is_refused() -> None:
     with pytest.raises(DeepEdError, match="--device cuda needs GPUs"):
         ShardConfig(device="cuda")

@@ -16,7 +16,7 @@ from _harness import finish, parser_of
 from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.embeddings import trainer
-from deeped_ray.embeddings.trainer import Methods, ShardConfig
+from deeped_ray.embeddings.config import Methods, ShardConfig
 from deeped_ray.embeddings.words import Words
 from deeped_ray.evaluation.tables import table
 from deeped_ray.spread import spread

@@ -11,8 +11,9 @@ from typing import Any
 
 from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
+from deeped_ray.embeddings.config import EmbeddingConfig, Methods, ShardConfig, SubsetConfig
 from deeped_ray.embeddings.reference import ReferenceConfig
-from deeped_ray.embeddings.trainer import EmbeddingConfig, Methods, ShardConfig, SubsetConfig, embed_entities
+from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.evaluation.relatedness import ValidationConfig, validation_of
 from deeped_ray.options import run_job
 

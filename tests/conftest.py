@@ -26,8 +26,9 @@ from deeped_ray.corpus import entities, shuffle
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.ingest import build_corpus
+from deeped_ray.embeddings.config import ShardConfig
 from deeped_ray.embeddings.index import IndexConfig, build_index
-from deeped_ray.embeddings.trainer import ShardConfig, embed_entities
+from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.linking.batching import Batch
 from deeped_ray.linking.candidates import CandidateConfig

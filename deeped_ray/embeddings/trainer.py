@@ -11,7 +11,6 @@ A finished shard is a file in the run's folder, written whole or not at all; the
 up the shards that are there. An entity's result depends on its own words and seed only, not on its shard.
 """
 
-import logging
 import os
 import shutil
 import time
@@ -19,9 +18,8 @@ import uuid
 import warnings
 import zipfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +30,8 @@ from deeped_ray.compressed import read_lines
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.strings import hashes_of
 from deeped_ray.embeddings import closed_form, reference
-from deeped_ray.embeddings.closed_form import ClosedFormConfig, Noise
+from deeped_ray.embeddings.closed_form import Noise
+from deeped_ray.embeddings.config import Methods, ShardConfig, SubsetConfig, device_of
 from deeped_ray.embeddings.evidence import (
     EVIDENCE_NAMES,
     NOT_TRAINED,
@@ -40,84 +39,19 @@ from deeped_ray.embeddings.evidence import (
     PAGE_AND_LINKS,
     Evidence,
     EvidenceReader,
-    bags_of,
     fingerprints,
 )
+from deeped_ray.embeddings.link_phase import choose_link_steps
 from deeped_ray.embeddings.objective import exact_objective, noise_cdf
-from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.embeddings.validation import Validation
 from deeped_ray.embeddings.words import Words, unit_rows
 from deeped_ray.progress import Progress
 from deeped_ray.spread import peak_memory_gib, spread
-from deeped_ray.text import content_words
 from deeped_ray.types import DeepEdError
-
-logger = logging.getLogger(__name__)
 
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 LOSS_ENTITIES, LOSS_NEGATIVES = 1000, 4096
-LINK_STEPS = (0, 50, 100, 200, 400, 800)
-"""Lengths of the reference's link phase that are tried on validation data."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmbeddingConfig:
-    """Entity vectors."""
-
-    method: Annotated[
-        Literal["closed-form", "reference"], "solve the objective in closed form, or by the paper's sampled steps"
-    ] = "closed-form"
-    alpha: Annotated[float, "exponent of q(w) = p(w)^alpha, the distribution of negative words"] = 0.6
-
-
-@dataclass(frozen=True, kw_only=True)
-class SubsetConfig:
-    """Which entities to train; the others keep the vectors they have."""
-
-    entities: Annotated[str | None, "train only the entities of this file: one title a line"] = None
-    only_new: Annotated[
-        bool, "train only entities that have no vector yet, or whose page, links or title have changed since"
-    ] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShardConfig:
-    """How the work is cut and where it runs; changes nothing in the result."""
-
-    shard_words: Annotated[int, "words of entities per Ray task, in closed form"] = 2_000_000
-    shard_entities: Annotated[int, "entities per Ray task, by the reference"] = 500
-    block_entities: Annotated[int, "entities optimised side by side within a task, by the reference"] = 32
-    device: Annotated[Literal["auto", "cpu", "cuda"], "where tasks compute; auto: on a GPU if they have one"] = "auto"
-    num_gpus: Annotated[float, "GPUs per task; a fraction lets several tasks share one"] = 0.0
-
-    def __post_init__(self) -> None:
-        if min(self.shard_words, self.shard_entities, self.block_entities) < 1 or self.num_gpus < 0:
-            raise DeepEdError(
-                "--shard-words, --shard-entities and --block-entities must be at least 1, --num-gpus at least 0."
-            )
-        if self.device == "cuda" and not self.num_gpus:
-            raise DeepEdError("--device cuda needs GPUs for its tasks: give --num-gpus, for example 0.5.")
-
-
-class Methods(NamedTuple):
-    """Everything a vector depends on, beside the entity's own words."""
-
-    embedding: EmbeddingConfig = EmbeddingConfig()
-    closed_form: ClosedFormConfig = ClosedFormConfig()
-    reference: ReferenceConfig = ReferenceConfig()
-
-    @property
-    def is_closed_form(self) -> bool:
-        return self.embedding.method == "closed-form"
-
-    @property
-    def needs_validation(self) -> bool:
-        """Whether the length of the reference's link phase is still to be found."""
-        return not self.is_closed_form and self.reference.link_steps < 0
-
-    def recorded(self) -> dict[str, Any]:
-        return {**asdict(self.embedding), **asdict(self.closed_form if self.is_closed_form else self.reference)}
 
 
 class ShardResult(NamedTuple):
@@ -219,35 +153,6 @@ def embed_entities(
 def _counts(part: Part) -> dict[str, Any]:
     kinds = np.bincount(part.array("evidence"), minlength=len(EVIDENCE_NAMES)).tolist()
     return {"entities": sum(kinds), "evidence": dict(zip(EVIDENCE_NAMES, kinds, strict=True))}
-
-
-def embed_text(kb: KnowledgeBase, title: str, text: str) -> Floats:
-    """The vector of an entity that the corpus does not have: the same function, with `text` as its page."""
-    return TextEmbedder(kb).embed(title, text)
-
-
-class TextEmbedder:
-    """Embeds many texts: opens the knowledge base once, then takes a millisecond or so each."""
-
-    def __init__(self, kb: KnowledgeBase) -> None:
-        part = kb.open("vectors")
-        names = (field.name for field in fields(ClosedFormConfig))
-        self._config = ClosedFormConfig(**{name: part.config[name] for name in names if name in part.config})
-        self._words = Words(kb.open("words"))
-        self._noise = Noise(*(np.asarray(part.array(f"noise_{name}")) for name in Noise._fields))
-        self._inverse = closed_form.inverse_of(self._noise, ridge=self._config.ridge)
-
-    def embed(self, title: str, text: str) -> Floats:
-        page = content_words(title) + content_words(text) if text else []
-        named = content_words(title)
-        # only the words of this text need their contrast
-        rows, places = np.unique(self._words.find_all([*page, *named]), return_inverse=True)
-        places = np.where(rows[places] >= 0, places, -1)
-        contrasts = (self._words.vectors[rows].astype(np.float64) - self._noise.mean) @ self._inverse
-        bags = [bags_of([each]) for each in (places[: len(page)], places[:0], places[len(page) :])]
-        matrix = torch.from_numpy(contrasts.astype(np.float32))
-        vector: Floats = closed_form.embed(Evidence(*bags), matrix, self._config)[0]
-        return vector
 
 
 # -- what came before
@@ -395,49 +300,6 @@ def _vectors(evidence: Evidence, titles: npt.NDArray[np.uint64], shared: Shared)
     return reference.embed(
         evidence, seeds, matrix, shared.noise_cdf, methods.reference, block_entities=sharding.block_entities
     )
-
-
-def device_of(sharding: ShardConfig) -> str:
-    if sharding.device == "cuda" and not torch.cuda.is_available():
-        raise DeepEdError(
-            "--device cuda: no GPU is visible to this task. Check the node's drivers, or use --device auto."
-        )
-    return "cuda" if sharding.device != "cpu" and torch.cuda.is_available() else "cpu"
-
-
-# -- the reference's link phase
-
-
-def choose_link_steps(
-    corpus: Part, words: Part, methods: Methods, sharding: ShardConfig, validation: Validation | None
-) -> Methods:
-    """The link phase lasts until validation stops improving: try some lengths on the entities that validation is about."""
-    if validation is None:
-        raise DeepEdError("--link-steps -1 needs validation data, and the corpus has none. Give --link-steps.")
-    pieces = np.array_split(validation.entities, max(1, len(validation.entities) // sharding.block_entities))
-    progress = Progress("validate", "entities", len(validation.entities))
-    found: dict[int, Floats] = {}
-    for (number, piece), vectors in spread(
-        _embed_stages, list(enumerate(pieces)), corpus, words, methods, sharding, num_gpus=sharding.num_gpus
-    ):
-        found[number] = vectors
-        progress.advance(len(piece))
-    stages = np.concatenate([found[number] for number in range(len(pieces))], axis=1)  # [LINK_STEPS, entities, d]
-    scores = {steps: validation.score(vectors) for steps, vectors in zip(LINK_STEPS, stages, strict=True)}
-    best = max(scores, key=lambda steps: scores[steps])
-    logger.info("%s by link steps %s: %d it is", validation.name, scores, best)
-    return methods._replace(reference=replace(methods.reference, link_steps=best))
-
-
-def _embed_stages(item: tuple[int, Ids], corpus: Part, words: Part, methods: Methods, sharding: ShardConfig) -> Floats:
-    """Task: the vectors of some entities after every length of the link phase."""
-    _, entities = item
-    known, catalogue = Words(words), Catalogue(corpus)
-    seeds = [int(title) for title in hashes_of([catalogue.title(int(entity)) for entity in entities])]
-    problems = reference.problems_of(EvidenceReader(corpus, known).read(entities), seeds, methods.reference)
-    cdf = noise_cdf(known.counts, alpha=methods.embedding.alpha)
-    matrix = torch.from_numpy(np.array(known.vectors)).to(device_of(sharding))
-    return np.stack([z.cpu().numpy() for z in reference.stages(problems, matrix, cdf, methods.reference, LINK_STEPS)])
 
 
 # -- shard files

@@ -21,7 +21,7 @@ import scipy.stats
 from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.compressed import read_lines
 from deeped_ray.corpus.entities import Catalogue
-from deeped_ray.embeddings.trainer import TextEmbedder
+from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.validation import HeldOutLinks, Validation
 from deeped_ray.types import DeepEdError
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from deeped_ray.artifacts import ArtifactError, KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue, ExtendedCatalogue
 from deeped_ray.corpus.priors import MentionTable, PriorCandidate
-from deeped_ray.embeddings.trainer import TextEmbedder
+from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.words import Words
 from deeped_ray.linking.batching import EncodedMention, collate
 from deeped_ray.linking.candidate_lists import CandidateLists

@@ -14,16 +14,12 @@ from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings import trainer
+from deeped_ray.embeddings.config import EmbeddingConfig, Methods, ShardConfig, SubsetConfig
 from deeped_ray.embeddings.evidence import NOT_TRAINED, PAGE_AND_LINKS, EvidenceReader
+from deeped_ray.embeddings.link_phase import LINK_STEPS, choose_link_steps
 from deeped_ray.embeddings.reference import ReferenceConfig
-from deeped_ray.embeddings.trainer import (
-    EmbeddingConfig,
-    Methods,
-    ShardConfig,
-    SubsetConfig,
-    embed_entities,
-    embed_text,
-)
+from deeped_ray.embeddings.trainer import embed_entities
+from deeped_ray.embeddings.unseen import embed_text
 from deeped_ray.embeddings.validation import HeldOutLinks
 from deeped_ray.embeddings.words import Words, WordVectorConfig, build_words
 from deeped_ray.spread import spread
@@ -148,8 +144,8 @@ def test_the_length_of_the_link_phase_comes_from_validation(kb: KnowledgeBase) -
     validation.entities = validation.entities[:40]
     scores = iter([0.1, 0.3, 0.9, 0.2, 0.1, 0.0])
     validation.score = lambda vectors: next(scores)  # type: ignore[method-assign]
-    found = trainer.choose_link_steps(kb.open("corpus"), kb.open("words"), asked, ShardConfig(), validation)
-    assert found.reference.link_steps == trainer.LINK_STEPS[2]
+    found = choose_link_steps(kb.open("corpus"), kb.open("words"), asked, ShardConfig(), validation)
+    assert found.reference.link_steps == LINK_STEPS[2]
     with pytest.raises(DeepEdError, match="--link-steps -1 needs validation data"):
         embed_entities(kb, asked, validation=None)
 

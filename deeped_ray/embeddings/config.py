@@ -1,0 +1,77 @@
+"""How entity vectors are made, of which entities, and how the work is cut."""
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, NamedTuple
+
+import torch
+
+from deeped_ray.embeddings.closed_form import ClosedFormConfig
+from deeped_ray.embeddings.reference import ReferenceConfig
+from deeped_ray.types import DeepEdError
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingConfig:
+    """Entity vectors."""
+
+    method: Annotated[
+        Literal["closed-form", "reference"], "solve the objective in closed form, or by the paper's sampled steps"
+    ] = "closed-form"
+    alpha: Annotated[float, "exponent of q(w) = p(w)^alpha, the distribution of negative words"] = 0.6
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubsetConfig:
+    """Which entities to train; the others keep the vectors they have."""
+
+    entities: Annotated[str | None, "train only the entities of this file: one title a line"] = None
+    only_new: Annotated[
+        bool, "train only entities that have no vector yet, or whose page, links or title have changed since"
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardConfig:
+    """How the work is cut and where it runs; changes nothing in the result."""
+
+    shard_words: Annotated[int, "words of entities per Ray task, in closed form"] = 2_000_000
+    shard_entities: Annotated[int, "entities per Ray task, by the reference"] = 500
+    block_entities: Annotated[int, "entities optimised side by side within a task, by the reference"] = 32
+    device: Annotated[Literal["auto", "cpu", "cuda"], "where tasks compute; auto: on a GPU if they have one"] = "auto"
+    num_gpus: Annotated[float, "GPUs per task; a fraction lets several tasks share one"] = 0.0
+
+    def __post_init__(self) -> None:
+        if min(self.shard_words, self.shard_entities, self.block_entities) < 1 or self.num_gpus < 0:
+            raise DeepEdError(
+                "--shard-words, --shard-entities and --block-entities must be at least 1, --num-gpus at least 0."
+            )
+        if self.device == "cuda" and not self.num_gpus:
+            raise DeepEdError("--device cuda needs GPUs for its tasks: give --num-gpus, for example 0.5.")
+
+
+class Methods(NamedTuple):
+    """Everything a vector depends on, beside the entity's own words."""
+
+    embedding: EmbeddingConfig = EmbeddingConfig()
+    closed_form: ClosedFormConfig = ClosedFormConfig()
+    reference: ReferenceConfig = ReferenceConfig()
+
+    @property
+    def is_closed_form(self) -> bool:
+        return self.embedding.method == "closed-form"
+
+    @property
+    def needs_validation(self) -> bool:
+        """Whether the length of the reference's link phase is still to be found."""
+        return not self.is_closed_form and self.reference.link_steps < 0
+
+    def recorded(self) -> dict[str, Any]:
+        return {**asdict(self.embedding), **asdict(self.closed_form if self.is_closed_form else self.reference)}
+
+
+def device_of(sharding: ShardConfig) -> str:
+    if sharding.device == "cuda" and not torch.cuda.is_available():
+        raise DeepEdError(
+            "--device cuda: no GPU is visible to this task. Check the node's drivers, or use --device auto."
+        )
+    return "cuda" if sharding.device != "cpu" and torch.cuda.is_available() else "cpu"

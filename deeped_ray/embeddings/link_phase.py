@@ -1,0 +1,60 @@
+"""How long the reference's link phase lasts: until validation stops improving (section 3)."""
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from deeped_ray.artifacts import Part
+from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.strings import hashes_of
+from deeped_ray.embeddings import reference
+from deeped_ray.embeddings.config import Methods, ShardConfig, device_of
+from deeped_ray.embeddings.evidence import EvidenceReader
+from deeped_ray.embeddings.objective import noise_cdf
+from deeped_ray.embeddings.validation import Validation
+from deeped_ray.embeddings.words import Words
+from deeped_ray.progress import Progress
+from deeped_ray.spread import spread
+from deeped_ray.types import DeepEdError
+
+logger = logging.getLogger(__name__)
+
+Floats = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+LINK_STEPS = (0, 50, 100, 200, 400, 800)
+"""Lengths that are tried."""
+
+
+def choose_link_steps(
+    corpus: Part, words: Part, methods: Methods, sharding: ShardConfig, validation: Validation | None
+) -> Methods:
+    """The link phase lasts until validation stops improving: try some lengths on the entities that validation is about."""
+    if validation is None:
+        raise DeepEdError("--link-steps -1 needs validation data, and the corpus has none. Give --link-steps.")
+    pieces = np.array_split(validation.entities, max(1, len(validation.entities) // sharding.block_entities))
+    progress = Progress("validate", "entities", len(validation.entities))
+    found: dict[int, Floats] = {}
+    for (number, piece), vectors in spread(
+        _embed_stages, list(enumerate(pieces)), corpus, words, methods, sharding, num_gpus=sharding.num_gpus
+    ):
+        found[number] = vectors
+        progress.advance(len(piece))
+    stages = np.concatenate([found[number] for number in range(len(pieces))], axis=1)  # [LINK_STEPS, entities, d]
+    scores = {steps: validation.score(vectors) for steps, vectors in zip(LINK_STEPS, stages, strict=True)}
+    best = max(scores, key=lambda steps: scores[steps])
+    logger.info("%s by link steps %s: %d it is", validation.name, scores, best)
+    return methods._replace(reference=replace(methods.reference, link_steps=best))
+
+
+def _embed_stages(item: tuple[int, Ids], corpus: Part, words: Part, methods: Methods, sharding: ShardConfig) -> Floats:
+    """Task: the vectors of some entities after every length of the link phase."""
+    _, entities = item
+    known, catalogue = Words(words), Catalogue(corpus)
+    seeds = [int(title) for title in hashes_of([catalogue.title(int(entity)) for entity in entities])]
+    problems = reference.problems_of(EvidenceReader(corpus, known).read(entities), seeds, methods.reference)
+    cdf = noise_cdf(known.counts, alpha=methods.embedding.alpha)
+    matrix = torch.from_numpy(np.array(known.vectors)).to(device_of(sharding))
+    return np.stack([z.cpu().numpy() for z in reference.stages(problems, matrix, cdf, methods.reference, LINK_STEPS)])

@@ -37,7 +37,8 @@ def main() -> None:
     corpus, words = kb.open("corpus"), kb.open("words")
     methods, sharding = Methods(), ShardConfig(shard_words=500_000)
     noise = trainer._noise(Words(words), methods, None)
-    shared = trainer._share(corpus, words, noise, methods, sharding, None, False, None)
+    with tempfile.TemporaryDirectory() as folder:
+        shared = trainer._share(Path(folder), corpus, words, noise, methods, sharding, None, False, None)
 
     # entities in random order, so that every size has the same mix of long and short pages
     order = np.random.default_rng(0).permutation(len(Catalogue(corpus)))

@@ -123,7 +123,7 @@ def embed_entities(
         if methods.needs_validation:
             methods = choose_link_steps(corpus, words, methods, sharding, validation)
         noise = _noise(Words(words), methods, previous)
-        shared = _share(corpus, words, noise, methods, sharding, previous, subset.only_new, titles)
+        shared = _share(run, corpus, words, noise, methods, sharding, previous, subset.only_new, titles)
         times.append(time.monotonic())
         paths, peak = _train_shards(shared, run)
         times.append(time.monotonic())
@@ -206,7 +206,19 @@ def _noise(words: Words, methods: Methods, previous: Part | None) -> Noise:
     return Noise(*(np.asarray(previous.array(f"noise_{name}")) for name in Noise._fields))
 
 
+def _contrasts(words: Words, noise: Noise, methods: Methods, run: Path) -> Floats:
+    """x'_w, kept with the shards: made again after a kill, with other threads, its last digits could be others."""
+    path = run / "contrasts.npy"
+    if not path.exists():
+        temporary = run / f".contrasts.{uuid.uuid4().hex}.npy"
+        np.save(temporary, closed_form.contrast(words.vectors, noise, ridge=methods.closed_form.ridge))
+        temporary.replace(path)
+    contrasts: Floats = np.load(path, allow_pickle=False)
+    return contrasts
+
+
 def _share(
+    run: Path,
     corpus: Part,
     words: Part,
     noise: Noise,
@@ -217,11 +229,7 @@ def _share(
     subset: npt.NDArray[np.uint64] | None,
 ) -> Shared:
     known = Words(words)
-    matrix = (
-        closed_form.contrast(known.vectors, noise, ridge=methods.closed_form.ridge)
-        if methods.is_closed_form
-        else np.asarray(known.vectors)
-    )
+    matrix = _contrasts(known, noise, methods, run) if methods.is_closed_form else np.asarray(known.vectors)
     cdf = noise_cdf(known.counts, alpha=methods.embedding.alpha)
     return Shared(corpus, words, matrix, cdf, methods, sharding, previous, only_new, subset)
 

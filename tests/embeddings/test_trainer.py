@@ -111,16 +111,21 @@ def test_a_run_takes_up_finished_shards_and_redoes_damaged_ones(
     assert len(shards) > 2
     shards[1].write_bytes(shards[1].read_bytes()[:1000])
     shards[2].unlink()
+    contrasts = shards[0].with_name("contrasts.npy")
+    made = contrasts.stat().st_mtime_ns
+    seen: list[int] = []
     redone: list[Path] = []
 
     def recording_spread(function: Any, items: Any, *shared: Any, **options: Any) -> Iterator[Any]:
         redone.extend(path for path, *_ in items)
+        seen.append(contrasts.stat().st_mtime_ns)
         return spread(function, items, *shared, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(trainer, "spread", recording_spread)
         embed_entities(kb, sharding=sharding, resume=resume)
     assert redone == shards[1:3]
+    assert seen == [made]  # not made again
     assert kb.open("vectors").id == whole
     assert list((tmp_path / "run").iterdir()) == []
 

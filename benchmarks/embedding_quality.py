@@ -29,7 +29,7 @@ from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.relatedness import Judgements
 from deeped_ray.evaluation.tables import table
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords
-from deeped_ray.linking.linker import LinkerInputs
+from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.text import content_words
 
 WEIGHTS = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16)

@@ -34,6 +34,7 @@ def add_options(parser: argparse.ArgumentParser, config_class: type[Any]) -> Non
     hints = get_type_hints(config_class, include_extras=True)
     for field in dataclasses.fields(config_class):
         kind, help_text = get_args(hints[field.name])
+        kind = _without_none(kind)
         flag = "--" + field.name.replace("_", "-")
         default = field.default
         settings: dict[str, Any] = {"dest": field.name, "default": default, "help": help_text}
@@ -46,7 +47,6 @@ def add_options(parser: argparse.ArgumentParser, config_class: type[Any]) -> Non
         elif get_origin(kind) is Literal:
             group.add_argument(flag, choices=get_args(kind), **settings)
         else:
-            kind = _without_none(kind)
             group.add_argument(
                 flag, type=kind, metavar={int: "N", float: "X"}.get(kind, field.name.upper()), **settings
             )

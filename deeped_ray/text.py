@@ -19,7 +19,7 @@ class Token(NamedTuple):
 def tokenize(text: str) -> Iterator[Token]:
     """Maximal runs of Unicode word characters, case kept."""
     for match in _WORD.finditer(text):
-        yield Token(match.start(), match.end(), match.group())
+        yield Token(*match.span(), match.group())
 
 
 def is_content_word(word: str) -> bool:

@@ -67,7 +67,7 @@ class Candidate:
     score: float
     """rho: f's combination of the above; the answer is the candidate with the highest."""
     probability: float
-    """Softmax over the candidates of the scores, in units of the training margin; not calibrated."""
+    """Softmax over the candidates of the scores, in units of the margin if there was one; not calibrated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.model import ModelConfig
 from deeped_ray.options import run_job
-from deeped_ray.training import TrainingConfig, WorkerConfig, train_linker
+from deeped_ray.training.config import TrainingConfig, WorkerConfig
+from deeped_ray.training.trainer import train_linker
 
 
 def run(

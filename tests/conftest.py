@@ -34,7 +34,8 @@ from deeped_ray.linking.batching import Batch
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
-from deeped_ray.training import TrainingConfig, WorkerConfig, train_linker
+from deeped_ray.training.config import TrainingConfig, WorkerConfig
+from deeped_ray.training.trainer import train_linker
 from deeped_ray.types import Page
 
 MINI_CORPUS = CorpusConfig(min_word_count=2, shard_mb=0.1, partitions=3)
@@ -82,15 +83,21 @@ def linker(mini_kb: KnowledgeBase) -> Linker:
 
 
 def random_batch(
-    *, B: int = 2, n: int = 3, S: int = 4, K: int = 6, d: int = 5, seed: int = 0, dtype: torch.dtype = torch.float64
+    *,
+    B: int = 2,
+    n: int = 3,
+    S: int = 4,
+    K: int = 6,
+    d: int = 5,
+    least: int = 1,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
 ) -> Batch:
-    """Documents of random vectors in which every mention has at least one candidate and one word."""
+    """Documents of random vectors in which every mention has at least `least` candidates and words."""
     rng = np.random.default_rng(seed)
     num_entities, num_words = 7, 9
-    is_candidate = rng.random((B, n, S)) < 0.7
-    is_word = rng.random((B, n, K)) < 0.8
-    is_candidate[..., 0] = is_word[..., 0] = True
-    gold = np.where(rng.random((B, n)) < 0.8, 0, -1)
+    is_candidate, is_word = (np.arange(most) < rng.integers(least, most + 1, (B, n, 1)) for most in (S, K))
+    gold = np.where(is_candidate[..., 0] & (rng.random((B, n)) < 0.8), 0, -1)
     return Batch(
         entity_vectors=torch.from_numpy(rng.standard_normal((B, num_entities, d))).to(dtype),
         word_vectors=torch.from_numpy(rng.standard_normal((B, num_words, d))).to(dtype),

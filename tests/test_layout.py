@@ -17,7 +17,7 @@ RANKS = {
     "local_ray": 1,
 }
 RANKS |= {"corpus": 2, "embeddings": 3, "linking": 4, "evaluation": 5, "training": 6, "cli": 7, "demo": 7}
-USES_RAY = {"spread.py", "training.py", "local_ray.py", "demo.py"}
+USES_RAY = {"spread.py", "trainer.py", "local_ray.py", "demo.py"}
 
 
 def imports_of(path: Path) -> set[str]:

@@ -12,15 +12,21 @@ from safetensors.torch import load_file
 from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate
+from deeped_ray.linking.batching import EncodedDocument
 from deeped_ray.linking.candidates import CandidateConfig
-from deeped_ray.linking.linker import Linker, LinkerInputs
+from deeped_ray.linking.inputs import LinkerInputs
+from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
-from deeped_ray.training import EncodedDocument, Run, TrainingConfig, WorkerConfig, fit_model, train_linker
+from deeped_ray.training.config import TrainingConfig, WorkerConfig
+from deeped_ray.training.fitting import FitName, Run, encode, fit_model, num_annotated
+from deeped_ray.training.trainer import train_linker
 from deeped_ray.types import DeepEdError
 from tests.conftest import MINI_TRAINING
 
 SHORT = TrainingConfig(epochs=4, validate_every=2, documents_per_step=8, learning_rate=3e-3)
 CPU = torch.device("cpu")
+GLOBAL = FitName("global", 0)
+DEFAULT = ModelConfig()
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +36,27 @@ def inputs(corpus_kb: KnowledgeBase) -> LinkerInputs:
 
 @pytest.fixture(scope="module")
 def documents(inputs: LinkerInputs) -> dict[str, list[EncodedDocument]]:
-    return {
-        split: [inputs.encode(document) for document in read_dataset(f"mini:{split}")] for split in ("train", "dev")
-    }
+    return {split: encode(read_dataset(f"mini:{split}"), inputs) for split in ("train", "dev")}
 
 
-def fit(inputs: LinkerInputs, documents: dict[str, list[EncodedDocument]], run: Run) -> Run:
+def fit(
+    inputs: LinkerInputs,
+    documents: dict[str, list[EncodedDocument]],
+    training: TrainingConfig,
+    run: Run | None = None,
+    model: ModelConfig = DEFAULT,
+) -> Run:
+    run = run or Run()
+    num_dev = num_annotated(read_dataset("mini:dev"))
     for _ in fit_model(
-        "global", documents["train"], documents["dev"], inputs, run.training, ModelConfig(), run, device=CPU
+        GLOBAL,
+        **documents,
+        inputs=inputs,
+        training=training,
+        model_config=model,
+        run=run,
+        num_dev_mentions=num_dev,
+        device=CPU,
     ):
         pass
     return run
@@ -66,24 +85,25 @@ def test_some_documents_only_joint_inference_gets_right(mini_kb: KnowledgeBase) 
 def test_a_resumed_fit_ends_with_the_same_weights(
     inputs: LinkerInputs, documents: dict[str, list[EncodedDocument]], tmp_path: Path
 ) -> None:
-    whole = fit(inputs, documents, Run(SHORT))
-    half = fit(inputs, documents, Run(replace(SHORT, epochs=2)))
-    half.save(tmp_path)
-    resumed = Run(SHORT)
+    steady = replace(SHORT, schedule="drop")  # a decay would depend on the number of epochs
+    whole = fit(inputs, documents, steady)
+    fit(inputs, documents, replace(steady, epochs=2)).save(tmp_path)
+    resumed = Run()
     resumed.load(tmp_path)
-    fit(inputs, documents, resumed)
+    fit(inputs, documents, steady, resumed)
     assert [row["epoch"] for row in resumed.history] == [2, 4]
-    assert resumed.history == whole.history
-    for name, tensor in whole.fits["global"]["last"].items():
-        assert torch.equal(resumed.fits["global"]["last"][name], tensor)
+    for row, expected in zip(resumed.history, whole.history, strict=True):
+        assert {**row, "seconds": 0} == {**expected, "seconds": 0}
+    for name, tensor in whole.fits["global.0"]["last"].items():
+        assert torch.equal(resumed.fits["global.0"]["last"][name], tensor)
 
 
 def test_fitting_lowers_the_loss_and_keeps_f_within_bounds(
     inputs: LinkerInputs, documents: dict[str, list[EncodedDocument]]
 ) -> None:
-    run = fit(inputs, documents, Run(replace(SHORT, epochs=10)))
+    run = fit(inputs, documents, replace(SHORT, epochs=10), model=ModelConfig(max_norm=1.0))
     assert run.history[-1]["loss"] < run.history[0]["loss"]
-    weights = {name: tensor for name, tensor in run.fits["global"]["last"].items() if name.startswith("f.")}
+    weights = {name: tensor for name, tensor in run.fits["global.0"]["last"].items() if name.startswith("f.")}
     assert len(weights) == 4
     assert all(tensor.norm() <= 1 + 1e-5 for tensor in weights.values())
 
@@ -92,10 +112,10 @@ def test_patience_and_late_learning_rate_follow_the_validations(
     inputs: LinkerInputs, documents: dict[str, list[EncodedDocument]]
 ) -> None:
     # a learning rate of zero never improves on the first validation
-    still = TrainingConfig(epochs=50, validate_every=1, patience=3, learning_rate=0.0, documents_per_step=72)
-    assert [row["epoch"] for row in fit(inputs, documents, Run(still)).history] == [1, 2, 3, 4]
-    late = TrainingConfig(epochs=3, validate_every=1, late_accuracy=0.0, late_learning_rate=0.0, documents_per_step=8)
-    losses = [row["loss"] for row in fit(inputs, documents, Run(late)).history]
+    still = TrainingConfig(epochs=50, patience=3, learning_rate=0.0, documents_per_step=72)
+    assert [row["epoch"] for row in fit(inputs, documents, still).history] == [1, 2, 3, 4]
+    late = TrainingConfig(epochs=3, schedule="drop", late_accuracy=0.0, final_learning_rate=1e-12)
+    losses = [row["loss"] for row in fit(inputs, documents, late).history]
     assert losses[0] != losses[1]
     assert losses[1] == pytest.approx(losses[2], rel=1e-4)
 
@@ -109,9 +129,9 @@ def test_two_ray_workers_take_the_same_steps_as_one_process(
     train_linker(kb, two_steps, ModelConfig(), CandidateConfig(), WorkerConfig(num_workers=2))
     weights = load_file(kb.open("linker").path / "global.safetensors")
     assert not list((kb.root / "runs").iterdir())
-    expected = fit(inputs, documents, Run(two_steps))
+    expected = fit(inputs, documents, two_steps)
     differences = torch.cat(
-        [(weights[name] - tensor).flatten().abs() for name, tensor in expected.fits["global"]["best"].items()]
+        [(weights[name] - tensor).flatten().abs() for name, tensor in expected.fits["global.0"]["best"].items()]
     )
     # Adam's first steps have the size of the learning rate however small a gradient is: where there is none but rounding
     # (f's last bias, units that never fire) the sign is chance

@@ -202,6 +202,11 @@ class Catalogue:
         title: str = self._titles[entity_id].as_py()
         return title
 
+    def titles(self, entity_ids: npt.NDArray[np.int64]) -> list[str]:
+        """`title` for many at once."""
+        titles: list[str] = self._titles.take(pa.array(entity_ids)).to_pylist()
+        return titles
+
     def find(self, title: str) -> int | None:
         """The entity of a title, after redirects; None for a title the knowledge base does not have."""
         row = self._names.find(normalize_title(title))
@@ -235,13 +240,14 @@ class ExtendedCatalogue(Catalogue):
     def __init__(self, part: Part, named: Iterable[tuple[str, int]]) -> None:
         super().__init__(part)
         self.extra_titles: list[str] = []
-        self._extra: dict[str, int] = {}
+        self._named: dict[str, int] = {}
         self._entity_of_page: dict[int, int] = {}
         for title, page_id in named:
             entity = self.find(title)
             if entity is None:
-                entity = self._extra[title] = super().__len__() + len(self.extra_titles)
+                entity = super().__len__() + len(self.extra_titles)
                 self.extra_titles.append(title)
+            self._named[title] = entity
             self._entity_of_page.setdefault(page_id, entity)
         zeros = np.zeros(len(self.extra_titles), dtype=np.int64)
         pages = {entity: page_id for page_id, entity in self._entity_of_page.items()}
@@ -256,9 +262,14 @@ class ExtendedCatalogue(Catalogue):
         own = super().__len__()
         return super().title(entity_id) if entity_id < own else self.extra_titles[entity_id - own]
 
+    def titles(self, entity_ids: npt.NDArray[np.int64]) -> list[str]:
+        return [self.title(entity_id) for entity_id in entity_ids.tolist()]
+
     def find(self, title: str) -> int | None:
-        found = super().find(title)
-        return self._extra.get(normalize_title(title)) if found is None else found
+        found = self._named.get(title)
+        if found is None:
+            found = super().find(title)
+        return self._named.get(normalize_title(title)) if found is None else found
 
     def find_gold(self, mention: Mention) -> int | None:
         """By the page id that the lists know, since titles of lists and annotations come from different years."""

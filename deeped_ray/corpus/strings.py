@@ -64,6 +64,11 @@ class StringIndex:
         string: str = self._strings[row].as_py()
         return string
 
+    def take(self, rows: npt.NDArray[np.int64]) -> list[str]:
+        """The strings of many rows at once."""
+        strings: list[str] = self._strings.take(pa.array(rows)).to_pylist()
+        return strings
+
     def find(self, string: str) -> int | None:
         key = np.uint64(hash64(string))
         row = int(self.hashes.searchsorted(key))
@@ -80,7 +85,7 @@ class StringIndex:
         is_hit = rows < len(self.hashes)
         is_hit[is_hit] = self.hashes[rows[is_hit]] == keys[is_hit]
         hits = np.flatnonzero(is_hit)
-        stored = self._strings.take(pa.array(rows[hits])).to_pylist()
+        stored = self.take(rows[hits])
         for place, string in zip(hits.tolist(), stored, strict=True):
             if string != strings[place]:  # another string with the same hash
                 found = self.find(strings[place])

@@ -1,5 +1,6 @@
 """Vectors of entities that the corpus does not have: from a title and, if there is one, a text."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 import numpy as np
@@ -33,13 +34,21 @@ class TextEmbedder:
         self._inverse = closed_form.inverse_of(self._noise, ridge=self._config.ridge)
 
     def embed(self, title: str, text: str) -> Floats:
-        page = content_words(title) + content_words(text) if text else []
-        named = content_words(title)
-        # only the words of this text need their contrast
-        rows, places = np.unique(self._words.find_all([*page, *named]), return_inverse=True)
+        vector: Floats = self.embed_all([(title, text)])[0]
+        return vector
+
+    def embed_all(self, entities: Sequence[tuple[str, str]]) -> Floats:
+        """One row for every title and text."""
+        titles = [content_words(title) for title, _ in entities]
+        pages = [named + content_words(text) if text else [] for named, (_, text) in zip(titles, entities, strict=True)]
+        bags = [*pages, *titles]
+        # only the words of these texts need their contrast
+        rows, places = np.unique(self._words.find_all([word for bag in bags for word in bag]), return_inverse=True)
         places = np.where(rows[places] >= 0, places, -1)
         contrasts = (self._words.vectors[rows].astype(np.float64) - self._noise.mean) @ self._inverse
-        bags = [bags_of([each]) for each in (places[: len(page)], places[:0], places[len(page) :])]
-        matrix = torch.from_numpy(contrasts.astype(np.float32))
-        vector: Floats = closed_form.embed(Evidence(*bags), matrix, self._config)[0]
-        return vector
+        cut = np.split(places, np.cumsum([len(bag) for bag in bags])[:-1])
+        page_bags, title_bags = cut[: len(pages)], cut[len(pages) :]
+        nothing = [places[:0]] * len(entities)
+        evidence = Evidence(*(bags_of(each) for each in (page_bags, nothing, title_bags)))
+        vectors: Floats = closed_form.embed(evidence, torch.from_numpy(contrasts.astype(np.float32)), self._config)
+        return vectors

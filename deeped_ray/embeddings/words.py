@@ -4,6 +4,7 @@ The `words` part holds the vocabulary words that have a vector, in hash order: `
 `vectors.npy` [V, d] of unit length, `counts.npy` and `corpus_ids.npy` (their rows in the corpus vocabulary).
 """
 
+import functools
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -227,6 +228,7 @@ class Words:
         self.vectors: Vectors = part.array("vectors")
         self.counts: npt.NDArray[np.int64] = part.array("counts")
         self.corpus_ids: npt.NDArray[np.int32] = part.array("corpus_ids")
+        self._remembered = functools.lru_cache(maxsize=2**17)(self._find)
 
     def __len__(self) -> int:
         return len(self._index)
@@ -234,8 +236,14 @@ class Words:
     def __getitem__(self, word_id: int) -> str:
         return self._index[word_id]
 
+    def take(self, word_ids: npt.NDArray[np.int64]) -> list[str]:
+        return self._index.take(word_ids)
+
     def find(self, word: str) -> int | None:
         """Row of a word's vector; None if it has none or is a stop word."""
+        return self._remembered(word)
+
+    def _find(self, word: str) -> int | None:
         return self._index.find(word) if is_content_word(word) else None
 
     def find_all(self, words: Sequence[str]) -> npt.NDArray[np.int64]:

@@ -19,6 +19,7 @@ from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
@@ -51,6 +52,8 @@ class Outcome:
     """p(e|m) of the gold entity; None if it is not among the candidates before pruning."""
     gold_links: int
     """Links of the dump that lead to the gold entity."""
+    text_chance: float = 0.0
+    """Chance of who knows of each candidate only whether it has a text, and picks any of those that have."""
 
     @property
     def is_offered(self) -> bool:
@@ -71,6 +74,8 @@ def judge(mention: Mention, answer: Prediction, first: Sequence[PriorCandidate],
     title = catalogue.title(gold_id)
     kept = {candidate.title: candidate.prior for candidate in answer.candidates}
     prior = next((candidate.prior for candidate in first if candidate.entity_id == gold_id), None)
+    with_text = [c.entity_id for c in first if catalogue.num_words[c.entity_id]] or [c.entity_id for c in first]
+    text_chance = 1 / len(with_text) if gold_id in with_text else 0.0
     is_correct = answer.best is not None and answer.best.title == title
     error: ErrorKind | None = None
     if answer.best is None:
@@ -81,7 +86,7 @@ def judge(mention: Mention, answer: Prediction, first: Sequence[PriorCandidate],
         error = "pruned"
     elif not is_correct:
         error = "prior_misled" if answer.best.prior >= kept[title] else "context_misled"
-    return Outcome(bool(kept), is_correct, error, prior, int(catalogue.num_links[gold_id]))
+    return Outcome(bool(kept), is_correct, error, prior, int(catalogue.num_links[gold_id]), text_chance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,11 @@ class Result:
         weights = np.random.default_rng(0).multinomial(num_documents, uniform, size=RESAMPLES)
         low, high = np.percentile(_micro_macro(self._counts, weights.astype(np.float64)), [2.5, 97.5], axis=0).tolist()
         return dict(zip(Scores.__slots__, zip(low, high, strict=True), strict=True))
+
+    @property
+    def text_only(self) -> float:
+        """Expected accuracy of a pick among the candidates that have a text: what coverage alone gives away."""
+        return sum(outcome.text_chance for outcome in self.outcomes) / max(self.mentions, 1)
 
     @property
     def gold_recall(self) -> float:
@@ -204,3 +214,12 @@ def _shares(
         mentions[name] += 1
         correct[name] += outcome.is_correct
     return {name: Share(mentions[name], correct[name]) for name in classes}
+
+
+def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean, and half the width of Student's 95% interval around it; 0 for a single value."""
+    mean = sum(values) / len(values)
+    if len(values) == 1:
+        return mean, 0.0
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    return mean, float(stats.t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))

@@ -5,7 +5,7 @@ import itertools
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,6 +26,7 @@ class EvaluationConfig:
     dataset: Annotated[tuple[str, ...], f"annotated documents, repeatable: {SPECS}; default: mini:test"] = ()
     candidates: Annotated[tuple[str, ...], "external candidate lists instead of the knowledge base's: ppr:FILE"] = ()
     model: Annotated[Literal["all", "prior", "local", "global"], "which linker to score"] = "all"
+    all_seeds: Annotated[bool, "score every seed of the training run too, for mean and 95% interval over seeds"] = False
     explain: Annotated[
         int, "mentions to show with attended words and parts of scores: solved and missed ones, lowest gold prior first"
     ] = 0
@@ -65,6 +66,8 @@ class Report:
     """Of the candidates before pruning: scores compare only where these are equal."""
     seconds: float
     cases: tuple[Case, ...] = ()
+    by_seed: tuple[float, ...] = ()
+    """Accuracies of all seeds of the training run, where they were asked for."""
 
     @property
     def name(self) -> str:
@@ -83,6 +86,7 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         result = self.result
         explained = {"explained": [asdict(case) for case in self.cases]} if self.cases else {}
+        over_seeds = {"accuracy_by_seed": self.by_seed} if self.by_seed else {}
         return {
             "dataset": self.dataset,
             "model": self.model,
@@ -91,6 +95,8 @@ class Report:
             **asdict(result.scores),
             "micro_recall": result.scores.accuracy,
             "intervals": result.intervals,
+            **over_seeds,
+            "text_only_accuracy": result.text_only,
             "gold_recall": result.gold_recall,
             "gold_recall_kept": self.gold_recall_kept,
             "by_gold_links": _shares(result.by_links),
@@ -112,11 +118,22 @@ def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
     documents = {dataset: read_dataset(dataset) for dataset in config.datasets}
     CandidateLists(config.candidates).check(itertools.chain.from_iterable(documents.values()))
     linkers = {model: Linker.open(kb, model, lists=config.candidates) for model in config.models}
-    return [
+    reports = [
         evaluate_linker(linker, documents[dataset], dataset=dataset, model=model, explain=config.explain)
         for dataset in documents
         for model, linker in linkers.items()
     ]
+    if not config.all_seeds:
+        return reports
+    by_seed = {model: Linker.open_seeds(kb, model, linker.inputs) for model, linker in linkers.items()}
+    return [
+        replace(report, by_seed=tuple(_accuracy(seed, documents[report.dataset]) for seed in by_seed[report.model]))
+        for report in reports
+    ]
+
+
+def _accuracy(linker: Linker, documents: Sequence[Document]) -> float:
+    return evaluate_linker(linker, documents, dataset="", model="global").result.scores.accuracy
 
 
 def evaluate_linker(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from deeped_ray.evaluation.metrics import ERROR_KINDS, LINK_CLASSES, PRIOR_CLASSES, Share
+from deeped_ray.evaluation.metrics import ERROR_KINDS, LINK_CLASSES, PRIOR_CLASSES, Share, mean_and_interval
 from deeped_ray.evaluation.report import Case, Report
 from deeped_ray.types import Prediction
 
@@ -45,7 +45,18 @@ def report_table(reports: Sequence[Report]) -> str:
                 int(report.mentions_per_s),
             ]
         )
-    return _table_of(reports, [*headers, "mentions/s"], rows)
+    headers.append("mentions/s")
+    if any(report.by_seed for report in reports):
+        headers.append("over seeds %")
+        rows = [[*row, _over_seeds(report.by_seed)] for row, report in zip(rows, reports, strict=True)]
+    return _table_of(reports, headers, rows)
+
+
+def _over_seeds(accuracies: Sequence[float]) -> str:
+    if not accuracies:
+        return "-"
+    mean, interval = mean_and_interval(accuracies)
+    return f"{_percent(mean)} ± {100 * interval:.2f} ({len(accuracies)})"
 
 
 def report_text(reports: Sequence[Report]) -> str:
@@ -55,6 +66,7 @@ def report_text(reports: Sequence[Report]) -> str:
     micro = [(s.micro_precision, s.accuracy, s.micro_f1) for s in scores]
     rates = [[*map(_percent, first), *map(_percent, second)] for first, second in zip(micro, macro, strict=True)]
     errors = [[sum(report.result.errors.values()), *report.result.errors.values()] for report in reports]
+    chances = dict.fromkeys((report.name, report.result.text_only) for report in reports)
     hashes = dict.fromkeys((report.name, report.candidates_sha256) for report in reports)
     sections = [
         report_table(reports),
@@ -67,6 +79,10 @@ def report_text(reports: Sequence[Report]) -> str:
         "Accuracy in % by prior of the gold entity, where it is a candidate; in brackets the mentions",
         _table_of(reports, list(PRIOR_CLASSES), [_share_cells(report.result.by_prior) for report in reports]),
         "\n".join(f"candidates of {name}: sha256 {digest}" for name, digest in hashes),
+        "\n".join(
+            f"a pick among the candidates of {name} that have a text is right in {_percent(rate)}%"
+            for name, rate in chances
+        ),
         *(describe_case(report, case) for report in reports for case in report.cases),
     ]
     return "\n\n".join(sections)

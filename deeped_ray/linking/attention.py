@@ -1,7 +1,7 @@
 """Section 4: local scores from attention over context words, one function per equation.
 
     B documents, n mentions, S candidates, K context words, R kept words
-    A, B   diagonals of the bilinear forms between entity and word vectors   [d]
+    A, B   bilinear forms between entity and word vectors                    [d], their diagonals, or [d, d]
     u      support of a word: its strongest tie to any candidate             [B, n, K]
     beta   attention weights, zero outside the R best supported words        [B, n, K]
     psi    Psi(e, c), the context's score for a candidate                    [B, n, S]
@@ -18,10 +18,10 @@ _LOWEST = -1e30  # stands for minus infinity where a gradient must pass
 
 
 def bilinear(
-    x: Float[Tensor, "B E d"], diagonal: Float[Tensor, " d"], y: Float[Tensor, "B W d"]
+    x: Float[Tensor, "B E d"], form: Float[Tensor, " d"] | Float[Tensor, "d d"], y: Float[Tensor, "B W d"]
 ) -> Float[Tensor, "B E W"]:
-    """x' diag(.) y for all pairs of a document's entities and words (or entities and entities)."""
-    return (x * diagonal) @ y.transpose(1, 2)
+    """x' A y for all pairs of a document's entities and words (or entities and entities)."""
+    return (x * form if form.dim() == 1 else x @ form) @ y.transpose(1, 2)
 
 
 def support(scores: Float[Tensor, "B n S K"], is_candidate: Bool[Tensor, "B n S"]) -> Float[Tensor, "B n K"]:

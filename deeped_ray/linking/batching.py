@@ -4,8 +4,9 @@ A document's mentions share most of their context words and many of their candid
 are gathered once, and mentions refer to them by position.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,21 +14,70 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from deeped_ray.corpus.priors import PriorCandidate
-
 # Differs from the paper: the authors' code has this floor. Below it counts say nothing, and log p would dwarf the rest.
 MIN_PRIOR = 1e-3
+Ints = npt.NDArray[np.int64]
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedMention:
-    """A mention as the model sees it."""
+class EncodedDocument:
+    """Mentions that are linked jointly, as the model sees them. In every row what is there comes first, then padding."""
 
-    context: list[int]
-    """Rows of word vectors."""
-    candidates: list[PriorCandidate]
-    gold: int = -1
+    words: Ints
+    """Rows of word vectors, distinct."""
+    entities: Ints
+    """Rows of entity vectors, distinct."""
+    context: Ints
+    """Positions in `words`, [n, K]."""
+    num_words: Ints
+    candidates: Ints
+    """Positions in `entities`, [n, S]."""
+    num_candidates: Ints
+    prior: npt.NDArray[np.float32]
+    """p(e|m), [n, S]."""
+    gold: Ints
     """Position of the gold entity among the candidates, -1 if it is not there or not known."""
+
+    def __len__(self) -> int:
+        return len(self.gold)
+
+    def without_gold(self, rows: Sequence[int]) -> "EncodedDocument":
+        """The same document with some mentions as mere company for the others."""
+        gold = self.gold.copy()
+        gold[list(rows)] = -1
+        return replace(self, gold=gold)
+
+
+def encode_document(
+    contexts: Sequence[Ints],
+    candidates: Sequence[Sequence[int]],
+    priors: Sequence[Sequence[float]],
+    gold: Sequence[int],
+) -> EncodedDocument:
+    """From rows of word vectors, rows of entity vectors and priors, mention by mention."""
+    words, context = np.unique(np.concatenate(contexts), return_inverse=True)
+    flat_candidates = np.array([row for rows in candidates for row in rows], np.int64)
+    entities, chosen = np.unique(flat_candidates, return_inverse=True)
+    flat_priors = np.array([prior for row in priors for prior in row], np.float32)
+    num_words, num_candidates = np.array([*map(len, contexts)], np.int64), np.array([*map(len, candidates)], np.int64)
+    return EncodedDocument(
+        words=words,
+        entities=entities,
+        context=_padded(context, num_words),
+        num_words=num_words,
+        candidates=_padded(chosen, num_candidates),
+        num_candidates=num_candidates,
+        prior=_padded(flat_priors, num_candidates),
+        gold=np.array(gold, np.int64),
+    )
+
+
+def _padded(values: npt.NDArray[Scalar], lengths: Ints) -> npt.NDArray[Scalar]:
+    """Rows of these lengths, filled up with zeros."""
+    rows = np.zeros((len(lengths), int(lengths.max(initial=0))), values.dtype)
+    rows[np.arange(rows.shape[1]) < lengths[:, None]] = values
+    return rows
 
 
 @dataclass(frozen=True)
@@ -55,61 +105,63 @@ class Batch:
         documents = torch.arange(B, device=scores.device)[:, None, None]
         return scores[documents, flat[:, :, None], flat[:, None, :]].reshape(B, n, S, n, S)
 
+    def to(self, target: torch.device | torch.dtype) -> "Batch":
+        """On another device, or with other floats."""
+        is_dtype = isinstance(target, torch.dtype)
+        moved = {
+            name: tensor.to(target) if tensor.is_floating_point() or not is_dtype else tensor
+            for name, tensor in vars(self).items()
+        }
+        return Batch(**moved)
+
 
 def collate(
-    documents: Sequence[Sequence[EncodedMention]],
+    documents: Sequence[EncodedDocument],
     word_vectors: npt.NDArray[np.float32],
     entity_vectors: npt.NDArray[np.float32],
 ) -> Batch:
     """Pad documents to common sizes; at least one mention, candidate and word, so that no axis is empty."""
     B = len(documents)
-    mentions = [mention for document in documents for mention in document]
-    n = max(1, max((len(document) for document in documents), default=0))
-    S = max(1, max((len(mention.candidates) for mention in mentions), default=0))
-    K = max(1, max((len(mention.context) for mention in mentions), default=0))
-    candidates, log_prior = np.zeros((B, n, S), np.int64), np.zeros((B, n, S), np.float32)
+    n, S = _largest(len(document) for document in documents), _largest(d.candidates.shape[1] for d in documents)
+    W, E = _largest(len(document.words) for document in documents), _largest(len(d.entities) for d in documents)
+    K, d = _largest(document.context.shape[1] for document in documents), word_vectors.shape[1]
+    words, entities = np.zeros((B, W, d), np.float32), np.zeros((B, E, d), np.float32)
+    candidates, prior = np.zeros((B, n, S), np.int64), np.ones((B, n, S), np.float32)
     context, gold = np.zeros((B, n, K), np.int64), np.full((B, n), -1, np.int64)
-    is_candidate, is_word = np.zeros((B, n, S), bool), np.zeros((B, n, K), bool)
-    word_rows, entity_rows = [], []
+    num_candidates, num_words = np.zeros((B, n), np.int64), np.zeros((B, n), np.int64)
     for b, document in enumerate(documents):
-        words, entities = _Distinct(), _Distinct()
-        for i, mention in enumerate(document):
-            s, k = len(mention.candidates), len(mention.context)
-            candidates[b, i, :s] = [entities.position(candidate.entity_id) for candidate in mention.candidates]
-            log_prior[b, i, :s] = np.log([max(candidate.prior, MIN_PRIOR) for candidate in mention.candidates])
-            context[b, i, :k] = [words.position(row) for row in mention.context]
-            is_candidate[b, i, :s], is_word[b, i, :k], gold[b, i] = True, True, mention.gold
-        word_rows.append(words.rows)
-        entity_rows.append(entities.rows)
+        words[b, : len(document.words)] = word_vectors[document.words]
+        entities[b, : len(document.entities)] = entity_vectors[document.entities]
+        for padded, values in (
+            (candidates, document.candidates),
+            (prior, document.prior),
+            (context, document.context),
+        ):
+            padded[b, : values.shape[0], : values.shape[1]] = values
+        for padded_counts, counts in (
+            (num_candidates, document.num_candidates),
+            (num_words, document.num_words),
+            (gold, document.gold),
+        ):
+            padded_counts[b, : len(counts)] = counts
+    is_candidate, is_word = np.arange(S) < num_candidates[..., None], np.arange(K) < num_words[..., None]
     return Batch(
-        entity_vectors=_gather(entity_vectors, entity_rows),
-        word_vectors=_gather(word_vectors, word_rows),
+        entity_vectors=torch.from_numpy(entities),
+        word_vectors=torch.from_numpy(words),
         candidates=torch.from_numpy(candidates),
         context=torch.from_numpy(context),
         is_candidate=torch.from_numpy(is_candidate),
         is_word=torch.from_numpy(is_word),
-        log_prior=torch.from_numpy(log_prior),
+        log_prior=torch.from_numpy(np.where(is_candidate, np.log(np.maximum(prior, MIN_PRIOR)), 0).astype(np.float32)),
         gold=torch.from_numpy(gold),
     )
 
 
-class _Distinct:
-    """Numbers distinct rows in order of appearance."""
-
-    def __init__(self) -> None:
-        self._positions: dict[int, int] = {}
-
-    def position(self, row: int) -> int:
-        return self._positions.setdefault(row, len(self._positions))
-
-    @property
-    def rows(self) -> list[int]:
-        return list(self._positions)
+def similar_sizes(documents: Sequence[EncodedDocument], *, per_batch: int) -> list[list[int]]:
+    """Numbers of documents, those of similar size together: a batch is padded to its largest."""
+    order = sorted(range(len(documents)), key=lambda number: len(documents[number]))
+    return [order[start : start + per_batch] for start in range(0, len(order), per_batch)]
 
 
-def _gather(vectors: npt.NDArray[np.float32], rows: Sequence[Sequence[int]]) -> Float[Tensor, "B X d"]:
-    width = max(1, max(map(len, rows), default=0))
-    gathered = np.zeros((len(rows), width, vectors.shape[1]), dtype=np.float32)
-    for b, document_rows in enumerate(rows):
-        gathered[b, : len(document_rows)] = vectors[document_rows]
-    return torch.from_numpy(gathered)
+def _largest(sizes: Iterable[int]) -> int:
+    return max(1, max(sizes, default=0))

@@ -3,7 +3,7 @@
 import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,10 @@ class CandidateConfig:
     first_candidates: Annotated[int, "entities taken by prior before the context is looked at"] = 30
     kept_by_prior: Annotated[int, "of these, how many are kept by prior"] = 4
     kept_by_context: Annotated[int, "and how many more by similarity to the averaged context"] = 3
+    coreference: Annotated[
+        Literal["words", "substring", "none"],
+        "give a person's short name the candidates of the full name: matched by words (paper) or by substring (deep-ed)",
+    ] = "words"
 
     def __post_init__(self) -> None:
         if self.context_words < 2 or self.num_candidates < 1 or min(self.kept_by_prior, self.kept_by_context) < 0:
@@ -39,37 +43,50 @@ class KnownWords:
     """The words of a text that have a vector, with their places: the supply of all its contexts."""
 
     def __init__(self, text: str, words: Words) -> None:
-        found = [(token, words.find(token.word)) for token in tokenize(text)]
-        known = [(token, row) for token, row in found if row is not None]
-        self._starts = [token.start for token, _ in known]
-        self._ends = [token.end for token, _ in known]
-        self._rows = [row for _, row in known]
+        tokens = list(tokenize(text))
+        found = [words.find(token.word) for token in tokens]
+        known = [token for token, row in zip(tokens, found, strict=True) if row is not None]
+        self._rows = np.array([row for row in found if row is not None], np.int64)
+        self._starts = [token.start for token in known]
+        self._ends = [token.end for token in known]
 
-    def around(self, mention: Mention, *, num_words: int) -> list[int]:
+    def around(self, mention: Mention, *, num_words: int) -> npt.NDArray[np.int64]:
         """Rows of the nearest known words, `num_words // 2` at most on each side, the mention itself left out."""
         half = num_words // 2
         num_left = bisect.bisect_right(self._ends, mention.start)
         first_right = bisect.bisect_left(self._starts, mention.end)
-        return self._rows[max(0, num_left - half) : num_left] + self._rows[first_right : first_right + half]
+        sides = self._rows[max(0, num_left - half) : num_left], self._rows[first_right : first_right + half]
+        return np.concatenate(sides)
 
 
 def select_candidates(
-    first: Sequence[PriorCandidate],
-    context: Sequence[int],
-    words: Words,
+    firsts: Sequence[Sequence[PriorCandidate]],
+    contexts: Sequence[npt.NDArray[np.int64]],
+    word_vectors: npt.NDArray[np.float32],
     entity_vectors: npt.NDArray[np.float32],
     config: CandidateConfig,
+) -> list[list[PriorCandidate]]:
+    """For every mention the best by prior, then the best of the rest by context, filled up by prior to S."""
+    crowded = [i for i, first in enumerate(firsts) if len(first) > config.num_candidates]
+    entities = [candidate.entity_id for i in crowded for candidate in firsts[i]]
+    averages = np.zeros((len(crowded), entity_vectors.shape[1]), np.float32)
+    for row, i in enumerate(crowded):
+        averages[row] = word_vectors[contexts[i]].sum(axis=0)
+    mention_of = np.repeat(np.arange(len(crowded)), [len(firsts[i]) for i in crowded])
+    similarity = np.einsum("fd,fd->f", entity_vectors[entities], averages[mention_of])
+    kept = [list(first) for first in firsts]
+    start = 0
+    for i in crowded:
+        end = start + len(firsts[i])
+        kept[i] = _select(firsts[i], similarity[start:end], config)
+        start = end
+    return kept
+
+
+def _select(
+    first: Sequence[PriorCandidate], similarity: npt.NDArray[np.float32], config: CandidateConfig
 ) -> list[PriorCandidate]:
-    """The best by prior, then the best of the rest by context, filled up by prior to S where these overlap."""
-    if len(first) <= config.num_candidates:
-        return list(first)
-    chosen = list(range(config.kept_by_prior))
-    if context:
-        average = np.asarray(words.vectors[list(context)]).mean(axis=0)
-        similarity = np.asarray(entity_vectors[[candidate.entity_id for candidate in first]]) @ average
-        by_context = [int(row) for row in np.argsort(-similarity, kind="stable") if int(row) not in chosen]
-        chosen += by_context[: config.kept_by_context]
-    # Differs from the paper: filled up by prior where the two choices overlap, as in the authors' code
-    rest = [row for row in range(len(first)) if row not in chosen]
-    chosen += rest[: config.num_candidates - len(chosen)]
+    # Differs from the paper, in whose code the two choices overlap: here the context chooses among the rest
+    rest = config.kept_by_prior + np.argsort(-similarity[config.kept_by_prior :], kind="stable")
+    chosen = [*range(config.kept_by_prior), *rest[: config.kept_by_context].tolist()]
     return [first[row] for row in sorted(chosen)]

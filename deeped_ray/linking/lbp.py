@@ -1,4 +1,4 @@
-"""Section 5: joint inference by T rounds of damped, synchronous max-product belief propagation.
+"""Section 5: joint inference by T rounds of damped, synchronous belief propagation, max-product or sum-product.
 
     psi   Psi_i(e), unary scores                                    [B, n, S]
     phi   Phi(e, e') between candidates e' of i and e of j          [B, i, j, e', e]
@@ -8,20 +8,26 @@ Padding never votes: messages from and to absent mentions, to absent candidates 
 """
 
 import math
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 _LOWEST = -1e30
+Product = Literal["max", "sum"]
 
 
-def pairwise(scores: Float[Tensor, "B n S n S"], is_mention: Bool[Tensor, "B n"]) -> Float[Tensor, "B n n S S"]:
-    """Phi(e, e') = 2 / (n - 1) x_e' C x_e', from the bilinear scores of all candidates."""
+def pairwise_scale(is_mention: Bool[Tensor, "B n"], *, counts_itself: bool = False) -> Float[Tensor, " B"]:
+    """2 / (n - 1); 2 / n where a mention counts itself."""
     # Differs from the paper: n counts the mentions that have candidates; the others take no part
-    num_others = is_mention.sum(dim=1).sub(1).clamp(min=1)
-    scale = (2.0 / num_others).to(scores.dtype)[:, None, None, None, None]
-    return scale * scores.permute(0, 1, 3, 2, 4)
+    num_mentions = is_mention.sum(dim=1)
+    return 2.0 / (num_mentions if counts_itself else num_mentions - 1).clamp(min=1)
+
+
+def pairwise(scores: Float[Tensor, "B n S n S"], scale: Float[Tensor, " B"]) -> Float[Tensor, "B n n S S"]:
+    """Phi(e, e') = 2 / (n - 1) x_e' C x_e', from the bilinear scores of all candidates."""
+    return scale.to(scores.dtype)[:, None, None, None, None] * scores.permute(0, 1, 3, 2, 4)
 
 
 def send(
@@ -29,11 +35,20 @@ def send(
     phi: Float[Tensor, "B n n S S"],
     messages: Float[Tensor, "B n n S"],
     is_candidate: Bool[Tensor, "B n S"],
+    *,
+    product: Product = "max",
+    excludes_receiver: bool = True,
 ) -> Float[Tensor, "B n n S"]:
-    """m_{i->j}(e) = max over e' of Psi_i(e') + Phi(e, e') + sum over k != j of m_{k->i}(e')."""
-    incoming = messages.sum(dim=1)[:, :, None, :] - messages.transpose(1, 2)  # [B, i, j, e'], without j's own message
+    """m_{i->j}(e) = max over e' of Psi_i(e') + Phi(e, e') + sum over k != j of m_{k->i}(e').
+
+    Sum-product has log sum exp for max. The authors' code does not exclude the receiver j from the sum.
+    """
+    incoming = messages.sum(dim=1)[:, :, None, :]  # [B, i, j, e']
+    if excludes_receiver:
+        incoming = incoming - messages.transpose(1, 2)
     senders = (psi[:, :, None, :] + incoming).masked_fill(~is_candidate[:, :, None, :], _LOWEST)
-    return (senders[..., None] + phi).amax(dim=3)
+    joint = senders[..., None] + phi
+    return joint.amax(dim=3) if product == "max" else joint.logsumexp(dim=3)
 
 
 def damp(
@@ -57,6 +72,8 @@ def propagate(
     *,
     delta: float,
     T: int,
+    product: Product = "max",
+    excludes_receiver: bool = True,
 ) -> Float[Tensor, "B n S"]:
     """mu_i(e) = Psi_i(e) + sum over k != i of m_{k->i}(e) after T rounds; messages start at zero."""
     is_mention = is_candidate.any(dim=-1)
@@ -65,7 +82,7 @@ def propagate(
     is_message = (is_mention[:, :, None] & is_mention[:, None, :] & others)[..., None] & is_candidate[:, None, :, :]
     messages = psi.new_zeros(psi.shape[0], n, n, psi.shape[2])
     for _ in range(T):
-        raw = send(psi, phi, messages, is_candidate)
+        raw = send(psi, phi, messages, is_candidate, product=product, excludes_receiver=excludes_receiver)
         messages = damp(raw, messages, is_candidate, delta=delta).masked_fill(~is_message, 0.0)
     return psi + messages.sum(dim=1)
 

@@ -1,8 +1,9 @@
 """The linker: text and spans in, entities with reasons out. Command line, evaluation and server all come through here."""
 
-import functools
 import itertools
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -11,16 +12,12 @@ import numpy.typing as npt
 import torch
 from safetensors.torch import load_file
 
-from deeped_ray.artifacts import ArtifactError, KnowledgeBase
-from deeped_ray.corpus.entities import Catalogue, ExtendedCatalogue
-from deeped_ray.corpus.priors import MentionTable, PriorCandidate
-from deeped_ray.embeddings.unseen import TextEmbedder
-from deeped_ray.embeddings.words import Words
-from deeped_ray.linking.batching import EncodedMention, collate
-from deeped_ray.linking.candidate_lists import CandidateLists
-from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
-from deeped_ray.linking.mention_counts import MentionCounts
+from deeped_ray.artifacts import ArtifactError, KnowledgeBase, Part
+from deeped_ray.linking.batching import EncodedDocument, similar_sizes
+from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.inputs import LinkerInputs, Window
 from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, Scores
+from deeped_ray.linking.threads import document_threads
 from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Prediction
 
 MENTION_COUNTS = "mention_counts.parquet"
@@ -28,81 +25,20 @@ LinkerKind = Literal["prior", "local", "global"]
 Span = tuple[int, int]
 NO_CANDIDATES = "no entity is known by this name"
 ALL_BY_PRIOR = CandidateConfig(kept_by_prior=30, kept_by_context=0)
-# Differs from the paper: belief propagation grows with the square of the mentions, so longer documents are linked in
-# runs of this many.
-MAX_JOINT_MENTIONS = 100
-
-
-class LinkerInputs:
-    """Everything about a mention that does not depend on the trained model: context and candidates."""
-
-    def __init__(
-        self,
-        kb: KnowledgeBase,
-        config: CandidateConfig,
-        *,
-        lists: Sequence[str] = (),
-        counts: Path | None = None,
-    ) -> None:
-        self._kb, self.config = kb, config
-        corpus = kb.open("corpus")
-        self.mentions = MentionTable(corpus)
-        self.lists = CandidateLists(lists)
-        named = [(candidate.title, candidate.page_id) for candidate in self.lists.all_candidates()]
-        self.catalogue = ExtendedCatalogue(corpus, dict.fromkeys(named)) if lists else Catalogue(corpus)
-        self.counts = MentionCounts.read(counts, self.catalogue) if counts and counts.exists() else MentionCounts()
-
-    # the prior alone needs neither words nor vectors, so that it can be looked at before they are made
-    @functools.cached_property
-    def words(self) -> Words:
-        return Words(self._kb.open("words"))
-
-    @functools.cached_property
-    def entity_vectors(self) -> npt.NDArray[np.float32]:
-        own = self._kb.open("vectors").array("vectors")
-        if not isinstance(self.catalogue, ExtendedCatalogue) or not self.catalogue.extra_titles:
-            return own
-        embedder = TextEmbedder(self._kb)
-        return np.concatenate([own, np.stack([embedder.embed(title, "") for title in self.catalogue.extra_titles])])
-
-    def first_candidates(self, document: Document, *, number: int | None = None) -> list[list[PriorCandidate]]:
-        """For every mention the best candidates by prior, before the context is looked at.
-
-        `number` is a training document's, whose own annotations must not speak for it.
-        """
-        found = (self._candidates(document, mention, number) for mention in document.mentions)
-        return [candidates[: self.config.first_candidates] for candidates in found]
-
-    def _candidates(self, document: Document, mention: Mention, number: int | None) -> list[PriorCandidate]:
-        listed = self.lists.find(document, mention)
-        if listed is None:
-            return self.mentions.candidates(document.surface(mention))
-        links: dict[int, int] = {}
-        for candidate in listed:
-            entity = self.catalogue.find(candidate.title)
-            assert entity is not None, "every listed title is in the extended catalogue"
-            links[entity] = max(candidate.num_links, links.get(entity, 0))
-        return self.counts.priors(document.surface(mention), list(links), list(links.values()), without=number)
-
-    def encode(self, document: Document, *, number: int | None = None) -> list[EncodedMention]:
-        known = KnownWords(document.text, self.words)
-        firsts = self.first_candidates(document, number=number)
-        return [self._encode_mention(m, first, known) for m, first in zip(document.mentions, firsts, strict=True)]
-
-    def _encode_mention(self, mention: Mention, first: list[PriorCandidate], known: KnownWords) -> EncodedMention:
-        context = known.around(mention, num_words=self.config.context_words)
-        candidates = select_candidates(first, context, self.words, self.entity_vectors, self.config)
-        gold_id = self.catalogue.find_gold(mention)
-        positions = [position for position, candidate in enumerate(candidates) if candidate.entity_id == gold_id]
-        return EncodedMention(context, candidates, positions[0] if positions else -1)
+# documents that go through the model together, and how many such batches are made of one stretch of documents
+PER_BATCH, BATCHES_AT_ONCE = 16, 8
+Floats = npt.NDArray[np.float32]
+_Seen = tuple[int, Window, EncodedDocument]
 
 
 class Linker:
     """Links mentions of documents with a trained model, or by prior alone."""
 
-    def __init__(self, inputs: LinkerInputs, model: LinkerModel | None, *, margin: float = 0.01) -> None:
+    def __init__(self, inputs: LinkerInputs, model: LinkerModel | None, *, unit: float = 1.0) -> None:
+        """`unit` is the difference of scores that counts: the margin of the ranking loss, or one."""
         self.inputs = inputs
-        self.margin = margin
+        self.unit = unit
+        self._num_threads = torch.get_num_threads()
         self.model = model.eval() if model else None
 
     @classmethod
@@ -117,13 +53,30 @@ class Linker:
         part = kb.open("linker")
         config = CandidateConfig(**part.config["candidates"])
         inputs = LinkerInputs(kb, config, lists=lists, counts=part.path / MENTION_COUNTS)
-        path = part.path / f"{kind}.safetensors"
-        if not path.exists():
+        return cls._fitted(part, kind, inputs, weights_path(part.path, kind))
+
+    @classmethod
+    def open_seeds(cls, kb: KnowledgeBase, kind: LinkerKind, inputs: LinkerInputs) -> list["Linker"]:
+        """A linker for every seed of the training run, all on the same inputs; none by prior."""
+        if kind == "prior":
+            return []
+        part = kb.open("linker")
+        seeds = range(
+            part.config["training"]["seed"], part.config["training"]["seed"] + part.config["training"]["seeds"]
+        )
+        return [cls._fitted(part, kind, inputs, weights_path(part.path, kind, seed=seed)) for seed in seeds]
+
+    @classmethod
+    def _fitted(cls, part: Part, kind: ModelKind, inputs: LinkerInputs, weights: Path) -> "Linker":
+        if not weights.exists():
+            kb = part.path.parent
             raise ArtifactError(
-                f"The linker part of {kb.root} has no {kind} model. Run jobs/train_linker.py --kb {kb.root} --model both."
+                f"The linker part of {kb} has no {kind} model. Run jobs/train_linker.py --kb {kb} --model both."
             )
-        model = load_model(path, kind, ModelConfig(**part.config["model"]), dimension=inputs.words.vectors.shape[1])
-        return cls(inputs, model, margin=part.config["training"]["margin"])
+        dimension = inputs.words.vectors.shape[1]
+        model = load_model(weights, kind, ModelConfig(**part.config["model"]), dimension=dimension)
+        training = part.config["training"]
+        return cls(inputs, model, unit=training["margin"] if training["loss"] == "margin" else 1.0)
 
     def link(self, text: str, spans: Sequence[Span]) -> list[Prediction]:
         """One answer per span, in the order given."""
@@ -131,84 +84,125 @@ class Linker:
         document = Document("", text, tuple(Mention(start, end) for start, end in spans))
         return self.link_batch([document])[0]
 
-    @torch.inference_mode()
     def link_batch(self, documents: Sequence[Document]) -> list[list[Prediction]]:
         """Answers for all mentions of all documents."""
-        return [self._link_document(document) for document in documents]
-
-    def _link_document(self, document: Document) -> list[Prediction]:
         if self.model is None:
-            firsts = self.inputs.first_candidates(document)
-            return [self._by_prior(document, m, first) for m, first in zip(document.mentions, firsts, strict=True)]
-        encoded = self.inputs.encode(document)
-        answers: dict[int, Prediction] = {}
-        for run in joint_runs(document.mentions):
-            scores = self.model(
-                collate([[encoded[i] for i in run]], self.inputs.words.vectors, self.inputs.entity_vectors)
-            )
-            for row, i in enumerate(run):
-                answers[i] = self._explain(document, document.mentions[i], encoded[i], scores, row)
-        return [answers[i] for i in range(len(encoded))]
+            return [self._by_prior(document) for document in documents]
+        answers: list[dict[int, Prediction]] = [{} for _ in documents]
+        with document_threads(self._num_threads) as threads:
+            in_flight: deque[tuple[list[_Seen], Future[Scores]]] = deque()
+            for batch in self._batches(documents):
+                in_flight.append((batch, threads.submit(self._score, [encoded for _, _, encoded in batch])))
+                while len(in_flight) > 2 * self._num_threads:
+                    self._explain_batch(documents, *in_flight.popleft(), answers)
+            while in_flight:
+                self._explain_batch(documents, *in_flight.popleft(), answers)
+        return [[found[i] for i in range(len(found))] for found in answers]
 
-    def _by_prior(self, document: Document, mention: Mention, first: list[PriorCandidate]) -> Prediction:
-        candidates = [
-            Candidate(
-                self.inputs.catalogue.title(c.entity_id),
-                int(self.inputs.catalogue.page_ids[c.entity_id]),
-                c.prior,
-                0.0,
-                None,
-                c.prior,
-                c.prior,
+    def _batches(self, documents: Sequence[Document]) -> Iterator[list[_Seen]]:
+        """Windows of the documents, with the number of their document, in batches of similar size."""
+        for start in range(0, len(documents), BATCHES_AT_ONCE * PER_BATCH):
+            chunk = range(start, min(start + BATCHES_AT_ONCE * PER_BATCH, len(documents)))
+            seen = [(number, *window) for number in chunk for window in self.inputs.encode(documents[number])]
+            for places in similar_sizes([encoded for _, _, encoded in seen], per_batch=PER_BATCH):
+                yield [seen[place] for place in places]
+
+    def _explain_batch(
+        self,
+        documents: Sequence[Document],
+        batch: Sequence[_Seen],
+        scored: "Future[Scores]",
+        answers: list[dict[int, Prediction]],
+    ) -> None:
+        lists = _Lists(scored.result(), self.unit)
+        for row, (number, window, encoded) in enumerate(batch):
+            answers[number].update(self._explain(documents[number], window, encoded, lists, row))
+
+    @torch.inference_mode()
+    def _score(self, documents: Sequence[EncodedDocument]) -> Scores:
+        assert self.model is not None
+        scores: Scores = self.model(self.inputs.collate(documents))
+        return scores
+
+    def _by_prior(self, document: Document) -> list[Prediction]:
+        catalogue = self.inputs.catalogue
+        answers = []
+        for mention, first in zip(document.mentions, self.inputs.first_candidates(document), strict=True):
+            candidates = tuple(
+                Candidate(
+                    title=catalogue.title(entity_id),
+                    page_id=int(catalogue.page_ids[entity_id]),
+                    prior=prior,
+                    local=0.0,
+                    coherence=None,
+                    score=prior,
+                    probability=prior,
+                )
+                for entity_id, prior, _ in first
             )
-            for c in first
-        ]
-        reason = None if candidates else NO_CANDIDATES
-        return Prediction(mention.start, mention.end, document.surface(mention), tuple(candidates), reason=reason)
+            reason = None if candidates else NO_CANDIDATES
+            answers.append(Prediction(*_place(document, mention), candidates, reason=reason))
+        return answers
 
     def _explain(
-        self, document: Document, mention: Mention, encoded: EncodedMention, scores: Scores, row: int
-    ) -> Prediction:
-        """Turn row `row` of the model's output into an answer with its reasons."""
-        surface = document.surface(mention)
-        if not encoded.candidates:
-            return Prediction(mention.start, mention.end, surface, reason=NO_CANDIDATES)
-        num = len(encoded.candidates)
-        rho, psi = scores.rho[0, row, :num], scores.psi[0, row, :num].tolist()
-        belief = scores.belief[0, row, :num].tolist() if scores.belief is not None else [None] * num
-        # scores are trained to differ by the margin, so the margin is their unit
-        probability, order = (
-            (rho / self.margin).softmax(dim=0).tolist(),
-            rho.argsort(descending=True, stable=True).tolist(),
-        )
-        candidates = tuple(
-            Candidate(
-                title=self.inputs.catalogue.title(encoded.candidates[s].entity_id),
-                page_id=int(self.inputs.catalogue.page_ids[encoded.candidates[s].entity_id]),
-                prior=encoded.candidates[s].prior,
-                local=psi[s],
-                coherence=belief[s],
-                score=float(rho[s]),
-                probability=probability[s],
-            )
-            for s in order
-        )
-        return Prediction(mention.start, mention.end, surface, candidates, self._attended(encoded, scores.beta[0, row]))
-
-    def _attended(self, encoded: EncodedMention, beta: torch.Tensor) -> tuple[tuple[str, float], ...]:
-        """Distinct attended words, weights of repeated ones added up, heaviest first."""
-        weights: dict[int, float] = {}
-        for word_id, weight in zip(encoded.context, beta.tolist(), strict=False):
-            if weight > 0:
-                weights[word_id] = weights.get(word_id, 0.0) + weight
-        ranked = sorted(weights.items(), key=lambda item: (-item[1], item[0]))
-        return tuple((self.inputs.words[word_id], weight) for word_id, weight in ranked)
+        self, document: Document, window: Window, encoded: EncodedDocument, scores: "_Lists", row: int
+    ) -> Iterator[tuple[int, Prediction]]:
+        """Turn one document's rows of the model's output into answers with their reasons, by place of the mention."""
+        titles = self.inputs.catalogue.titles(encoded.entities)
+        page_ids = self.inputs.catalogue.page_ids[encoded.entities].tolist()
+        words = self.inputs.words.take(encoded.words)
+        entities, priors = encoded.candidates.tolist(), encoded.prior.tolist()
+        attended = _attended(encoded, scores.beta[row], words)
+        for i, (place, is_answered) in enumerate(zip(*window, strict=True)):
+            if not is_answered:
+                continue
+            num = int(encoded.num_candidates[i])
+            span = _place(document, document.mentions[place])
+            if not num:
+                yield place, Prediction(*span, reason=NO_CANDIDATES)
+                continue
+            beliefs = scores.belief[row][i] if scores.belief else [None] * num
+            parts = scores.rho[row][i], scores.psi[row][i], beliefs, scores.probability[row][i]
+            candidates = [
+                Candidate(titles[e], page_ids[e], prior, psi, belief, rho, probability)
+                for e, prior, rho, psi, belief, probability in zip(entities[i][:num], priors[i], *parts, strict=False)
+            ]
+            candidates.sort(key=lambda candidate: -candidate.score)
+            yield place, Prediction(*span, tuple(candidates), attended[i])
 
 
-def joint_runs(mentions: Sequence[Mention]) -> list[list[int]]:
-    """Positions of mentions, in text order, in runs that are linked jointly."""
-    order = sorted(range(len(mentions)), key=lambda i: mentions[i].start)
-    return [order[start : start + MAX_JOINT_MENTIONS] for start in range(0, len(order), MAX_JOINT_MENTIONS)]
+class _Lists:
+    """The model's output as plain lists: picking numbers out of tensors one by one is slow."""
+
+    def __init__(self, scores: Scores, unit: float) -> None:
+        self.rho = scores.rho.tolist()
+        self.psi = scores.psi.tolist()
+        self.beta = scores.beta.numpy()
+        self.belief = None if scores.belief is None else scores.belief.tolist()
+        self.probability = (scores.rho / unit).softmax(dim=-1).tolist()
+
+
+def _attended(encoded: EncodedDocument, beta: Floats, words: Sequence[str]) -> list[tuple[tuple[str, float], ...]]:
+    """For every mention its distinct attended words, weights of repeated ones added up, heaviest first."""
+    n, K = encoded.context.shape
+    weights = np.zeros((n, len(words)), np.float32)
+    mention, place = np.nonzero(beta[:n, :K])
+    np.add.at(weights, (mention, encoded.context[mention, place]), beta[mention, place])
+    mention, word = np.nonzero(weights)
+    order = np.lexsort((word, -weights[mention, word], mention))
+    ranked = [words[row] for row in word[order].tolist()]
+    pairs = list(zip(ranked, weights[mention, word][order].tolist(), strict=True))
+    ends = np.searchsorted(mention, np.arange(n + 1)).tolist()
+    return [tuple(pairs[start:end]) for start, end in itertools.pairwise(ends)]
+
+
+def _place(document: Document, mention: Mention) -> tuple[int, int, str]:
+    return mention.start, mention.end, document.surface(mention)
+
+
+def weights_path(folder: Path, kind: ModelKind, *, seed: int | None = None) -> Path:
+    """Of the best seed, or of a given one."""
+    return folder / f"{kind}.safetensors" if seed is None else folder / "seeds" / f"{kind}.{seed}.safetensors"
 
 
 def load_model(path: Path, kind: ModelKind, config: ModelConfig, *, dimension: int) -> LinkerModel:

@@ -1,43 +1,83 @@
 """The trainable model: local scores (section 4), joint beliefs (section 5), and f, which adds the prior to either."""
 
+import itertools
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from deeped_ray.linking import attention, lbp
+from deeped_ray.linking import attention, kernels, lbp
 from deeped_ray.linking.batching import Batch
 from deeped_ray.types import DeepEdError
 
 _LOWEST = -1e30
 ModelKind = Literal["local", "global"]
+Variant = Literal["paper", "deep-ed"]
+# Where the authors' code departs from their text: each is an option of its own, and the variant sets those not given.
+VARIANTS: dict[Variant, dict[str, Any]] = {
+    "paper": {
+        "belief": "probability",
+        "hidden_layers": 2,
+        "drops_last_word": False,
+        "excludes_receiver": True,
+        "counts_itself": False,
+    },
+    "deep-ed": {
+        "belief": "log",
+        "hidden_layers": 1,
+        "drops_last_word": True,
+        "excludes_receiver": False,
+        "counts_itself": True,
+    },
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """The model's shape; the paper's values."""
+    """The model's shape."""
+
+    variant: Annotated[
+        Variant, "whom to follow where text and code of the paper differ; sets the next five options"
+    ] = "deep-ed"
+    belief: Annotated[
+        Literal["probability", "log"] | None, "what f is given of a belief: probability (paper) or logarithm (deep-ed)"
+    ] = None
+    hidden_layers: Annotated[int | None, "hidden layers of f: 2 (paper) or 1 (deep-ed)"] = None
+    drops_last_word: Annotated[bool | None, "keep R - 1 context words, not R (deep-ed)"] = None
+    excludes_receiver: Annotated[bool | None, "leave a mention's own message out of those sent to it (paper)"] = None
+    counts_itself: Annotated[bool | None, "weight pairs of mentions by 2/n (deep-ed), not 2/(n-1)"] = None
 
     local_kept_words: Annotated[int, "R of the local model: context words that keep an attention weight"] = 50
     global_kept_words: Annotated[int, "R of the global model"] = 25
     damping: Annotated[float, "delta: share of the new message in each round of belief propagation"] = 0.5
     rounds: Annotated[int, "T: rounds of belief propagation"] = 10
+    product: Annotated[lbp.Product, "max-product or sum-product messages"] = "max"
+    unary: Annotated[
+        Literal["context", "score"], "what a mention itself says of its candidates: Psi, or Psi and prior together"
+    ] = "context"
+    forms: Annotated[Literal["diagonal", "full"], "A, B, C as diagonals or as full matrices"] = "diagonal"
     hidden_units: Annotated[int, "hidden units of f"] = 100
-    belief: Annotated[
-        Literal["probability", "log"],
-        "what f is given of a belief: the paper's probability, or the authors' code's logarithm",
-    ] = "probability"
-    psi_scale: Annotated[float, "factor on Psi before the local model's f; vectors of unit length make it small"] = 1.0
+    psi_scale: Annotated[float, "factor on Psi and Phi at the start; vectors of unit length make them small"] = 1.0
     max_norm: Annotated[float, "norm to which each weight tensor of f is cut back after a step; 0: never"] = 1.0
 
     def __post_init__(self) -> None:
+        for name, value in VARIANTS[self.variant].items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, value)
         if not 0 < self.damping <= 1:
             raise DeepEdError(f"--damping must lie in (0, 1], not {self.damping}.")
-        if min(self.local_kept_words, self.global_kept_words, self.rounds, self.hidden_units) < 1:
-            raise DeepEdError("Kept words, rounds and hidden units must be at least 1.")
+        if min(self.local_kept_words, self.global_kept_words) < 1 + bool(self.drops_last_word):
+            raise DeepEdError("At least one context word must be kept.")
+        if min(self.rounds, self.hidden_units, self.hidden_layers or 0) < 1:
+            raise DeepEdError("--rounds, --hidden-units and --hidden-layers must be at least 1.")
         if self.psi_scale <= 0 or self.max_norm < 0:
             raise DeepEdError("--psi-scale must be positive and --max-norm must not be negative.")
+
+    def kept_words(self, kind: ModelKind) -> int:
+        """R, as the variant counts it."""
+        return (self.local_kept_words if kind == "local" else self.global_kept_words) - bool(self.drops_last_word)
 
 
 class Scores(NamedTuple):
@@ -48,47 +88,66 @@ class Scores(NamedTuple):
     psi: Float[Tensor, "B n S"]
     belief: Float[Tensor, "B n S"] | None
     beta: Float[Tensor, "B n K"]
+    unary: Float[Tensor, "B n S"] | None = None
+    """With the prior in the unary factor: the score before mentions speak to each other."""
 
 
 class LinkerModel(nn.Module):
-    """A, B, C start at one, so that an untrained model compares plain inner products."""
+    """A, B, C start as identities, so that an untrained model compares plain inner products."""
 
     def __init__(self, kind: ModelKind, config: ModelConfig, *, dimension: int) -> None:
         super().__init__()
         self.kind: ModelKind = kind
         self.config = config
-        self.A = nn.Parameter(torch.ones(dimension))
-        self.B = nn.Parameter(torch.ones(dimension))
+        identity = torch.ones(dimension) if config.forms == "diagonal" else torch.eye(dimension)
+        self.A = nn.Parameter(identity.clone())
+        self.B = nn.Parameter(identity.clone())
         if kind == "global":
-            self.C = nn.Parameter(torch.ones(dimension))
-        # Differs from the paper's text ("two layers of 100 units"): one hidden layer, as in the authors' code.
-        self.f = nn.Sequential(nn.Linear(2, config.hidden_units), nn.ReLU(), nn.Linear(config.hidden_units, 1))
+            self.C = nn.Parameter(identity.clone())
+        self.f = _f(config)
+        if kind == "global" and config.unary == "score":
+            self.g = _f(config)
 
     def forward(self, batch: Batch) -> Scores:
-        psi, beta = self._local(batch)
+        psi, beta = self._attend(batch)
+        scaled = self.config.psi_scale * psi
         if self.kind == "local":
-            return Scores(self._combine(self.config.psi_scale * psi, batch), psi, None, beta)
-        mu = self._joint(psi, batch)
+            return Scores(self._combine(self.f, scaled, batch), psi, None, beta)
+        unary = self._combine(self.g, scaled, batch) if self.config.unary == "score" else None
+        mu = self._propagate(scaled if unary is None else unary, batch)
         belief = lbp.marginal(mu, batch.is_candidate)
-        # Differs from the paper with --belief log: a logarithm keeps apart what is all near zero
         evidence = belief if self.config.belief == "probability" else lbp.log_marginal(mu, batch.is_candidate)
-        return Scores(self._combine(evidence, batch), psi, belief, beta)
+        return Scores(self._combine(self.f, evidence, batch), psi, belief, beta, unary)
 
-    def _local(self, batch: Batch) -> tuple[Float[Tensor, "B n S"], Float[Tensor, "B n K"]]:
-        entities, words = batch.entity_vectors, batch.word_vectors
-        R = self.config.local_kept_words if self.kind == "local" else self.config.global_kept_words
-        u = attention.support(batch.gather_context(attention.bilinear(entities, self.A, words)), batch.is_candidate)
+    def _attend(self, batch: Batch) -> tuple[Float[Tensor, "B n S"], Float[Tensor, "B n K"]]:
+        """Psi and beta (section 4)."""
+        a_scores = attention.bilinear(batch.entity_vectors, self.A, batch.word_vectors)
+        b_scores = attention.bilinear(batch.entity_vectors, self.B, batch.word_vectors)
+        R = self.config.kept_words(self.kind)
+        if kernels.can_attend(a_scores):
+            return kernels.attend(a_scores, b_scores, batch, R=R)
+        u = attention.support(batch.gather_context(a_scores), batch.is_candidate)
         beta = attention.attention(u, attention.keep_best_words(u, batch.is_word, R=R))
-        return attention.context_score(batch.gather_context(attention.bilinear(entities, self.B, words)), beta), beta
+        return attention.context_score(batch.gather_context(b_scores), beta), beta
 
-    def _joint(self, psi: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
-        scores = batch.gather_pairs(attention.bilinear(batch.entity_vectors, self.C, batch.entity_vectors))
-        phi = lbp.pairwise(scores, batch.is_candidate.any(dim=-1))
-        return lbp.propagate(psi, phi, batch.is_candidate, delta=self.config.damping, T=self.config.rounds)
+    def _propagate(self, unary: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
+        """mu after T rounds (section 5)."""
+        config = self.config
+        scores = attention.bilinear(batch.entity_vectors, self.C, batch.entity_vectors)
+        scale = config.psi_scale * lbp.pairwise_scale(
+            batch.is_candidate.any(dim=-1), counts_itself=bool(config.counts_itself)
+        )
+        delta, T, excludes = config.damping, config.rounds, bool(config.excludes_receiver)
+        if config.product == "max" and kernels.can_propagate(unary, delta=delta, T=T):
+            return kernels.propagate(unary, scores, scale, batch, delta=delta, T=T, excludes_receiver=excludes)
+        phi = lbp.pairwise(batch.gather_pairs(scores), scale)
+        return lbp.propagate(
+            unary, phi, batch.is_candidate, delta=delta, T=T, product=config.product, excludes_receiver=excludes
+        )
 
-    def _combine(self, evidence: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
-        """rho = f(evidence, log p(e|m))."""
-        rho: Tensor = self.f(torch.stack([evidence, batch.log_prior], dim=-1)).squeeze(-1)
+    def _combine(self, f: nn.Module, evidence: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
+        """f(evidence, log p(e|m))."""
+        rho: Tensor = f(torch.stack([evidence, batch.log_prior], dim=-1)).squeeze(-1)
         return rho.masked_fill(~batch.is_candidate, _LOWEST)
 
     @torch.no_grad()
@@ -99,6 +158,14 @@ class LinkerModel(nn.Module):
         # Differs from the paper, which bounds the sum of squares of all weights: tensor by tensor, as in the authors' code
         for weight in self.f.parameters():
             weight.mul_((self.config.max_norm / weight.norm().clamp(min=1e-12)).clamp(max=1.0))
+
+
+def _f(config: ModelConfig) -> nn.Sequential:
+    """rho from two numbers: evidence and log prior."""
+    assert config.hidden_layers is not None
+    widths = [2, *[config.hidden_units] * config.hidden_layers]
+    hidden = [layer for sizes in itertools.pairwise(widths) for layer in (nn.Linear(*sizes), nn.ReLU())]
+    return nn.Sequential(*hidden, nn.Linear(config.hidden_units, 1))
 
 
 def margin_loss(rho: Float[Tensor, "B n S"], batch: Batch, *, gamma: float) -> Float[Tensor, ""]:

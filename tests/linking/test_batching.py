@@ -1,17 +1,23 @@
 import numpy as np
 import torch
 
-from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.linking.attention import bilinear
-from deeped_ray.linking.batching import EncodedMention, collate
+from deeped_ray.linking.batching import collate, encode_document, similar_sizes
 
 RNG = np.random.default_rng(0)
 WORDS = RNG.standard_normal((20, 4)).astype(np.float32)
 ENTITIES = RNG.standard_normal((10, 4)).astype(np.float32)
-DOCUMENT = [
-    EncodedMention([3, 5, 3], [PriorCandidate(7, 0.75, 3), PriorCandidate(2, 0.25, 1)], gold=1),
-    EncodedMention([5, 9], [PriorCandidate(2, 1.0, 4)]),
-]
+CONTEXTS = [np.array([3, 5, 3]), np.array([5, 9])]
+DOCUMENT = encode_document(CONTEXTS, [[7, 2], [2]], [[0.75, 0.25], [1.0]], [1, -1])
+SECOND_ALONE = encode_document(CONTEXTS[1:], [[2]], [[1.0]], [-1])
+
+
+def test_mentions_refer_to_distinct_words_and_entities() -> None:
+    assert DOCUMENT.words[DOCUMENT.context[0]].tolist() == [3, 5, 3]
+    assert DOCUMENT.words[DOCUMENT.context[1, :2]].tolist() == [5, 9]
+    assert DOCUMENT.entities[DOCUMENT.candidates[0]].tolist() == [7, 2]
+    assert DOCUMENT.num_candidates.tolist() == [2, 1]
+    assert DOCUMENT.without_gold([0]).gold.tolist() == [-1, -1]
 
 
 def test_gathered_scores_are_those_of_the_vectors_themselves() -> None:
@@ -31,12 +37,23 @@ def test_distinct_words_and_entities_are_gathered_once() -> None:
 
 
 def test_documents_of_different_size_are_padded() -> None:
-    batch = collate([DOCUMENT, DOCUMENT[1:]], WORDS, ENTITIES)
+    batch = collate([DOCUMENT, SECOND_ALONE], WORDS, ENTITIES)
     assert batch.is_candidate.tolist() == [[[True, True], [True, False]], [[True, False], [False, False]]]
     assert batch.gold.tolist() == [[1, -1], [-1, -1]]
 
 
-def test_a_document_without_mentions_gives_a_batch_without_candidates() -> None:
-    batch = collate([[]], WORDS, ENTITIES)
+def test_a_document_without_candidates_gives_a_batch_without_candidates() -> None:
+    batch = collate([encode_document([np.zeros(0, np.int64)], [[]], [[]], [-1])], WORDS, ENTITIES)
     assert not batch.is_candidate.any()
     assert batch.candidates.shape == (1, 1, 1)
+
+
+def test_documents_of_similar_size_go_together() -> None:
+    documents = [DOCUMENT, SECOND_ALONE, DOCUMENT, SECOND_ALONE, DOCUMENT]
+    assert similar_sizes(documents, per_batch=2) == [[1, 3], [0, 2], [4]]
+
+
+def test_floats_are_converted_and_indices_are_not() -> None:
+    batch = collate([DOCUMENT], WORDS, ENTITIES).to(torch.float64)
+    assert batch.word_vectors.dtype == torch.float64
+    assert batch.context.dtype == torch.int64

@@ -7,7 +7,7 @@ import pytest
 from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.linking.candidate_lists import CandidateLists, ListedCandidate
 from deeped_ray.linking.candidates import CandidateConfig
-from deeped_ray.linking.linker import LinkerInputs
+from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.types import DeepEdError, Document, Mention
 
 HEADER = "doc_id\tmention_index\tmention\tgold_title\tgold_page_id\tcandidates\n"
@@ -67,5 +67,5 @@ def test_entities_that_only_a_list_names_enter_the_catalogue(corpus_kb: Knowledg
 def test_gold_is_recognised_by_the_page_id_of_the_list(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:
     spec = write_list(tmp_path, ("7", 0, "Apple", [["Renamed firm", 500, 9, 1]]))
     inputs = LinkerInputs(corpus_kb, CandidateConfig(), lists=[spec])
-    (mention, _) = inputs.encode(TEXT)
-    assert mention.gold == 0
+    ((_, encoded),) = inputs.encode(TEXT)
+    assert encoded.gold[0] == 0

@@ -31,14 +31,26 @@ def test_four_by_prior_and_three_by_context(words: Words) -> None:
     row = words.find("rugby")
     assert row is not None
     entity_vectors[[9, 7, 0]] = words.vectors[row]
-    chosen = select_candidates(TEN, [row], words, entity_vectors, CandidateConfig())
+    (chosen,) = select_candidates([TEN], [np.array([row])], words.vectors, entity_vectors, CandidateConfig())
     # 0 is there by prior already; 4 is the first of those with equal similarity
     assert [candidate.entity_id for candidate in chosen] == [0, 1, 2, 3, 4, 7, 9]
 
 
+def test_mentions_are_pruned_each_by_its_own_context(words: Words) -> None:
+    rugby, guitar = words.find("rugby"), words.find("guitar")
+    assert rugby is not None
+    assert guitar is not None
+    entity_vectors = np.zeros((10, words.vectors.shape[1]), dtype=np.float32)
+    entity_vectors[8], entity_vectors[9] = words.vectors[rugby], words.vectors[guitar]
+    contexts = [np.array([rugby]), np.array([guitar]), np.array([rugby, guitar])]
+    config = CandidateConfig(kept_by_prior=1, kept_by_context=1)
+    chosen = select_candidates([TEN, TEN, TEN[:2]], contexts, words.vectors, entity_vectors, config)
+    assert [[candidate.entity_id for candidate in kept] for kept in chosen] == [[0, 8], [0, 9], [0, 1]]
+
+
 def test_without_context_the_prior_decides(words: Words) -> None:
     entity_vectors = np.zeros((10, words.vectors.shape[1]), dtype=np.float32)
-    chosen = select_candidates(TEN, [], words, entity_vectors, CandidateConfig())
+    (chosen,) = select_candidates([TEN], [np.zeros(0, np.int64)], words.vectors, entity_vectors, CandidateConfig())
     assert [candidate.entity_id for candidate in chosen] == list(range(7))
 
 

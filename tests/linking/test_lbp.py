@@ -18,7 +18,7 @@ def random_problem(n: int, S: int, *, seed: int = 0, B: int = 1) -> tuple[torch.
     scores = (flat + flat.transpose(1, 2)).reshape(B, n, S, n, S)
     is_candidate = torch.rand(B, n, S, generator=generator) < 0.75
     is_candidate[..., 0] = True
-    return psi, lbp.pairwise(scores, is_candidate.any(dim=-1)), is_candidate
+    return psi, lbp.pairwise(scores, lbp.pairwise_scale(is_candidate.any(dim=-1))), is_candidate
 
 
 def max_marginals(psi: torch.Tensor, phi: torch.Tensor, is_candidate: torch.Tensor) -> torch.Tensor:
@@ -46,6 +46,30 @@ def test_two_mentions_give_exact_max_marginals(seed: int) -> None:
     mu = lbp.propagate(psi, phi, is_candidate, delta=1.0, T=1)
     exact = max_marginals(psi[0], phi[0], is_candidate[0])
     torch.testing.assert_close(differences(mu[0], is_candidate[0]), differences(exact, is_candidate[0]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sum_product_gives_exact_marginals_of_two_mentions(seed: int) -> None:
+    psi, phi, is_candidate = random_problem(2, 4, seed=seed)
+    mu = lbp.propagate(psi, phi, is_candidate, delta=1.0, T=1, product="sum")
+    joint = (psi[0, 0, :, None] + psi[0, 1, None, :] + phi[0, 0, 1]).exp()
+    joint = joint * is_candidate[0, 0, :, None] * is_candidate[0, 1, None, :]
+    belief = lbp.marginal(mu, is_candidate)[0]
+    torch.testing.assert_close(belief[0], joint.sum(dim=1) / joint.sum())
+    torch.testing.assert_close(belief[1], joint.sum(dim=0) / joint.sum())
+
+
+def test_without_exclusion_a_mention_hears_itself() -> None:
+    psi, phi, is_candidate = random_problem(4, 3, seed=1)
+    own, heard = (
+        lbp.propagate(psi, phi, is_candidate, delta=0.5, T=5, excludes_receiver=flag) for flag in (True, False)
+    )
+    assert not torch.allclose(own, heard)
+    # in the first round there is nothing to hear yet
+    own, heard = (
+        lbp.propagate(psi, phi, is_candidate, delta=0.5, T=1, excludes_receiver=flag) for flag in (True, False)
+    )
+    torch.testing.assert_close(own, heard)
 
 
 def test_damped_messages_on_two_mentions_converge_to_the_same() -> None:
@@ -96,8 +120,10 @@ def test_documents_of_a_batch_do_not_influence_each_other() -> None:
 
 def test_pairwise_scale_counts_real_mentions_only() -> None:
     scores = torch.ones(1, 4, 1, 4, 1, dtype=F)
-    phi = lbp.pairwise(scores, torch.tensor([[True, True, True, False]]))
-    assert phi[0, 0, 1, 0, 0] == 1.0  # 2 / (3 - 1)
+    is_mention = torch.tensor([[True, True, True, False]])
+    assert lbp.pairwise(scores, lbp.pairwise_scale(is_mention))[0, 0, 1, 0, 0] == 1.0  # 2 / (3 - 1)
+    assert lbp.pairwise_scale(is_mention, counts_itself=True)[0] == pytest.approx(2 / 3)
+    assert lbp.pairwise_scale(torch.tensor([[True, False]]))[0] == 2.0  # a document of one mention has no pairs
 
 
 def test_first_round_message_follows_the_formula() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from deeped_ray.artifacts import ArtifactError, KnowledgeBase
-from deeped_ray.linking import linker as linker_module
+from deeped_ray.linking import inputs as inputs_module
+from deeped_ray.linking.inputs import windows_of
 from deeped_ray.linking.linker import Linker
 from deeped_ray.types import DeepEdError, Document, Mention
 
@@ -73,17 +74,48 @@ def test_documents_of_a_batch_are_linked_independently(linker: Linker) -> None:
         linker.link_batch([hockey, fruit]),
         [linker.link_batch([document])[0] for document in (hockey, fruit)],
     )
-    assert together == alone
+    for batched, single in zip(together, alone, strict=True):
+        assert [answer.surface for answer in batched] == [answer.surface for answer in single]
+        for one, other in zip(batched, single, strict=True):
+            assert [c.title for c in one.candidates] == [c.title for c in other.candidates]
+            assert [c.score for c in one.candidates] == pytest.approx([c.score for c in other.candidates], abs=1e-4)
 
 
-def test_a_document_of_many_mentions_is_linked_in_runs(linker: Linker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linker_module, "MAX_JOINT_MENTIONS", 4)
+def test_a_document_of_many_mentions_is_linked_in_windows(linker: Linker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs_module, "MAX_JOINT_MENTIONS", 4)
     text = "Scotland and Australia. " * 5
     mentions = [Mention(i, i + 8) for i in range(0, len(text), 24)] + [
         Mention(i + 13, i + 22) for i in range(0, len(text), 24)
     ]
     answers = linker.link_batch([Document("many", text, tuple(mentions))])[0]
     assert [answer.surface for answer in answers] == ["Scotland"] * 5 + ["Australia"] * 5
+
+
+@pytest.mark.parametrize("num_mentions", [1, 9, 10, 11, 15, 16, 20, 57])
+def test_windows_overlap_and_answer_every_mention_once(num_mentions: int) -> None:
+    mentions = [Mention(2 * i, 2 * i + 1) for i in range(num_mentions)]
+    windows = windows_of(mentions[::-1], size=10)
+    answered = [i for window in windows for i, is_answered in zip(*window, strict=True) if is_answered]
+    assert sorted(answered) == list(range(num_mentions))
+    assert all(len(window.mentions) <= 10 for window in windows)
+    for window in windows:  # within a long document every mention sees a few to each side of it
+        for place, is_answered in enumerate(window.is_answered):
+            reversed_place = num_mentions - 1 - window.mentions[place]
+            at_rim = reversed_place < 2 or reversed_place >= num_mentions - 2
+            assert not is_answered or at_rim or 2 <= place < len(window.mentions) - 2 or len(windows) == 1
+
+
+def test_a_document_of_a_thousand_mentions_is_linked(linker: Linker) -> None:
+    text = HOCKEY + " "
+    document = Document(
+        "long", text * 500, tuple(Mention(i + s, i + e) for i in range(0, 500 * len(text), len(text)) for s, e in TWO)
+    )
+    answers = linker.link_batch([document])[0]
+    assert len(answers) == 1000
+    assert {answer.best.title for answer in answers[400:600] if answer.best} == {
+        "Montreal Canadiens",
+        "Toronto Maple Leafs",
+    }
 
 
 def test_the_prior_linker_takes_the_most_common_sense(mini_kb: KnowledgeBase) -> None:

@@ -1,0 +1,154 @@
+"""From text and spans to what the model sees: contexts and candidates, which depend on no trained weight."""
+
+import functools
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.corpus.entities import Catalogue, ExtendedCatalogue
+from deeped_ray.corpus.priors import MentionTable, PriorCandidate
+from deeped_ray.embeddings.unseen import TextEmbedder
+from deeped_ray.embeddings.words import Words
+from deeped_ray.linking.batching import Batch, EncodedDocument, collate, encode_document
+from deeped_ray.linking.candidate_lists import CandidateLists
+from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
+from deeped_ray.linking.coreference import share_person_candidates
+from deeped_ray.linking.mention_counts import MentionCounts
+from deeped_ray.types import Document, Mention
+
+# Differs from the paper: belief propagation grows with the square of the mentions, so longer documents are linked in
+# windows of this many, each mention in the window where it stands farthest from the rim.
+MAX_JOINT_MENTIONS = 100
+
+
+class Window(NamedTuple):
+    """Mentions that are linked jointly, by their places in the document."""
+
+    mentions: list[int]
+    is_answered: list[bool]
+    """False where another window has the better view."""
+
+
+class LinkerInputs:
+    """Looks up everything about a mention that does not depend on the trained model."""
+
+    def __init__(
+        self,
+        kb: KnowledgeBase,
+        config: CandidateConfig,
+        *,
+        lists: Sequence[str] = (),
+        counts: Path | None = None,
+    ) -> None:
+        self._kb, self.config = kb, config
+        corpus = kb.open("corpus")
+        self.mentions = MentionTable(corpus)
+        self.lists = CandidateLists(lists)
+        named = [(candidate.title, candidate.page_id) for candidate in self.lists.all_candidates()]
+        self.catalogue = ExtendedCatalogue(corpus, dict.fromkeys(named)) if lists else Catalogue(corpus)
+        self.counts = MentionCounts.read(counts, self.catalogue) if counts and counts.exists() else MentionCounts()
+
+    # the prior alone needs neither words nor vectors, so that it can be looked at before they are made
+    @functools.cached_property
+    def words(self) -> Words:
+        return Words(self._kb.open("words"))
+
+    @functools.cached_property
+    def entity_vectors(self) -> npt.NDArray[np.float32]:
+        own = np.asarray(self._kb.open("vectors").array("vectors"))
+        if not isinstance(self.catalogue, ExtendedCatalogue) or not self.catalogue.extra_titles:
+            return own
+        titles = [(title, "") for title in self.catalogue.extra_titles]
+        return np.concatenate([own, TextEmbedder(self._kb).embed_all(titles)])
+
+    def first_candidates(self, document: Document, *, number: int | None = None) -> list[list[PriorCandidate]]:
+        """For every mention the best candidates by prior, before the context is looked at.
+
+        `number` is a training document's, whose own annotations must not speak for it.
+        """
+        listed = [self._listed(document, mention, number) for mention in document.mentions]
+        surfaces = [document.surface(mention) for mention in document.mentions]
+        found = [
+            self.mentions.candidates(surface) if candidates is None else candidates
+            for surface, candidates in zip(surfaces, listed, strict=True)
+        ]
+        if self.config.coreference != "none":
+            shared = share_person_candidates(surfaces, found, self.catalogue.is_person, self.config.coreference)
+            # lists come as their makers want them
+            found = [
+                theirs if candidates is None else candidates for theirs, candidates in zip(shared, listed, strict=True)
+            ]
+        return [candidates[: self.config.first_candidates] for candidates in found]
+
+    def _listed(self, document: Document, mention: Mention, number: int | None) -> list[PriorCandidate] | None:
+        """Candidates of an external list, if there is one for the mention."""
+        listed = self.lists.find(document, mention)
+        if listed is None:
+            return None
+        links: dict[int, int] = {}
+        for candidate in listed:
+            entity = self.catalogue.find(candidate.title)
+            assert entity is not None, "every listed title is in the extended catalogue"
+            links[entity] = max(candidate.num_links, links.get(entity, 0))
+        return self.counts.priors(document.surface(mention), list(links), list(links.values()), without=number)
+
+    def encode(
+        self, document: Document, *, number: int | None = None, insert_gold: bool = False
+    ) -> list[tuple[Window, EncodedDocument]]:
+        """The document in windows that are linked jointly; most have one, a document without mentions has none.
+
+        `insert_gold` puts the right entity last where pruning lost it: for training only.
+        """
+        if not document.mentions:
+            return []
+        known = KnownWords(document.text, self.words)
+        firsts = self.first_candidates(document, number=number)
+        windows = windows_of(document.mentions)
+        return [(window, self._encode(document, firsts, window, known, insert_gold=insert_gold)) for window in windows]
+
+    def _encode(
+        self,
+        document: Document,
+        all_firsts: Sequence[list[PriorCandidate]],
+        window: Window,
+        known: KnownWords,
+        *,
+        insert_gold: bool,
+    ) -> EncodedDocument:
+        mentions = [document.mentions[i] for i in window.mentions]
+        firsts = [all_firsts[i] for i in window.mentions]
+        contexts = [known.around(mention, num_words=self.config.context_words) for mention in mentions]
+        chosen = select_candidates(firsts, contexts, self.words.vectors, self.entity_vectors, self.config)
+        golds = [self.catalogue.find_gold(mention) for mention in mentions]
+        if insert_gold:
+            for kept, first, gold_id in zip(chosen, firsts, golds, strict=True):
+                lost = [c for c in first if c.entity_id == gold_id and c not in kept]
+                kept[len(kept) - len(lost) :] = lost
+        entities = [[candidate.entity_id for candidate in candidates] for candidates in chosen]
+        priors = [[candidate.prior for candidate in candidates] for candidates in chosen]
+        gold = [row.index(id_) if id_ in row else -1 for row, id_ in zip(entities, golds, strict=True)]
+        return encode_document(contexts, entities, priors, gold)
+
+    def collate(self, documents: Sequence[EncodedDocument]) -> Batch:
+        return collate(documents, self.words.vectors, self.entity_vectors)
+
+
+def windows_of(mentions: Sequence[Mention], *, size: int | None = None) -> list[Window]:
+    """Windows over the mentions in text order, each half over the one before; every mention is answered in one."""
+    size = size or MAX_JOINT_MENTIONS
+    order = sorted(range(len(mentions)), key=lambda i: mentions[i].start)
+    if len(order) <= size:
+        return [Window(order, [True] * len(order))]
+    step = max(size // 2, 1)
+    starts = [*range(0, len(order) - size, step), len(order) - size]
+    # the border between two windows lies in the middle of what they share
+    borders = [0, *((start + size + after) // 2 for start, after in itertools.pairwise(starts)), len(order)]
+    return [
+        Window(order[start : start + size], [low <= place < high for place in range(start, start + size)])
+        for start, low, high in zip(starts, borders, borders[1:], strict=False)
+    ]

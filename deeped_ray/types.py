@@ -27,6 +27,7 @@ class Page:
     links: tuple[Link, ...] = ()
     redirect: str | None = None
     is_disambiguation: bool = False
+    is_person: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,5 +141,6 @@ def make_catalogue(folder: Path, pages: list[Page], *, min_links_without_page: i
     resolution = entities.resolve(merged, min_links_without_page=min_links_without_page)
     entities.write_names(folder, merged, resolution)
     zeros = np.zeros(len(resolution.row_of_entity), dtype=np.int64)
-    entities.write_entities(folder, merged, resolution, num_links=zeros, num_words=zeros)
+    is_person = entities.persons_of(merged, resolution)
+    entities.write_entities(folder, merged, resolution, num_links=zeros, num_words=zeros, is_person=is_person)
     return Catalogue(Part("corpus", "0", folder, {}))

@@ -27,6 +27,10 @@ class CorpusConfig:
     merge_priors: Annotated[
         MergeRule, "how sources of p(e|m) are merged: paper (average) or deep-ed (counts added, YAGO added on top)"
     ] = "paper"
+    persons: Annotated[
+        str | None,
+        "titles of persons, one a line, plain or compressed: besides those that the dump shows to be persons",
+    ] = None
     min_word_count: Annotated[int, "a word must occur this often in the dump to enter the vocabulary"] = 10
     link_window: Annotated[
         int, "words around a hyperlink that count as co-occurring with its entity, half on each side"

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deeped_ray.artifacts import Part
+from deeped_ray.compressed import read_lines
 from deeped_ray.corpus import cooccurrence, entities, heldout, priors
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS
@@ -28,7 +29,7 @@ from deeped_ray.corpus.shuffle import (
 from deeped_ray.corpus.strings import StringIndex, read_strings, write_hashed_strings
 from deeped_ray.progress import Progress
 from deeped_ray.spread import peak_memory_gib, run_tasks, spread
-from deeped_ray.text import content_words, normalize_mention
+from deeped_ray.text import content_words, normalize_mention, normalize_title
 from deeped_ray.types import DeepEdError
 
 GRAPH = "links"
@@ -44,6 +45,9 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
     if not num_entities:
         raise DeepEdError("The dump has no article: only redirects, disambiguation pages or other namespaces.")
     entities.write_names(folder, titles, resolution)
+    is_person = entities.persons_of(titles, resolution)
+    if config.persons:
+        is_person[_read_persons(Path(config.persons), folder)] = True
     num_words = _write_vocabulary(pages, config.min_word_count, folder)
     lots = [*range(0, len(read_strings(folder, "titles")), _LOT)]
     peaks = [run_tasks("names", "lots of titles", _spill_names, lots, work, folder, num_partitions)]
@@ -87,11 +91,17 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
     )
     page_words = np.add.reduceat(np.append(page_counts, 0), page_offsets[:-1]) * (np.diff(page_offsets) > 0)
     entities.write_entities(
-        folder, titles, resolution, num_links=in_links.astype(np.int64), num_words=page_words.astype(np.int64)
+        folder,
+        titles,
+        resolution,
+        num_links=in_links.astype(np.int64),
+        num_words=page_words.astype(np.int64),
+        is_person=is_person,
     )
     summary = {
         "entities": num_entities,
         "entities_without_page": num_entities - resolution.num_pages,
+        "persons": int(is_person.sum()),
         "linked_targets": int(np.count_nonzero(titles["num_links"].to_numpy())),
         "followed_links": sum(found["links"] for found in summaries),
         "dead_links": sum(found["dead_links"] for found in summaries),
@@ -103,6 +113,15 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
     }
     write_json(folder / "summary.json", summary)
     return max(peaks)
+
+
+def _read_persons(path: Path, folder: Path) -> list[int]:
+    """Entities of the titles in a file, after redirects."""
+    names = _Names(folder)
+    found = {names.entity(normalize_title(line)) for line in read_lines(path)} - {-1}
+    if not found:
+        raise DeepEdError(f"{path} names no entity of the dump. Expected one title of a person a line.")
+    return sorted(found)
 
 
 def _spill_names(start: int, work: Path, corpus: Path, num_partitions: int) -> float:

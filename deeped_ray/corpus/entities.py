@@ -35,6 +35,7 @@ _SCHEMA = pa.schema(
         ("page_id", pa.int64()),
         ("redirect", pa.uint64()),
         ("is_disambiguation", pa.bool_()),
+        ("is_person", pa.bool_()),
         ("num_links", pa.int64()),
     ]
 )
@@ -42,10 +43,11 @@ _SCHEMA = pa.schema(
 
 def title_rows(pages: Iterable[Page]) -> pa.Table:
     """Every title that some pages name, with what they say of it; `redirect` is the hash of where a title leads, or 0."""
-    rows: list[tuple[str, int, int, bool]] = []
+    rows: list[tuple[str, int, int, bool, bool]] = []
     named: Counter[str] = Counter()
     for page in pages:
-        rows.append((page.title, page.page_id, hash64(page.redirect) if page.redirect else 0, page.is_disambiguation))
+        redirect = hash64(page.redirect) if page.redirect else 0
+        rows.append((page.title, page.page_id, redirect, page.is_disambiguation, page.is_person))
         named.update(link.target for link in page.links)
         if page.redirect:
             named[page.redirect] += 0
@@ -58,6 +60,7 @@ def title_rows(pages: Iterable[Page]) -> pa.Table:
             "page_id": [*(row[1] for row in rows), *([_NO_PAGE] * num_named)],
             "redirect": pa.array([*(row[2] for row in rows), *([0] * num_named)], pa.uint64()),
             "is_disambiguation": [*(row[3] for row in rows), *([False] * num_named)],
+            "is_person": [*(row[4] for row in rows), *([False] * num_named)],
             "num_links": [*([0] * len(rows)), *named.values()],
         },
         schema=_SCHEMA,
@@ -74,7 +77,7 @@ def merge_titles(paths: Sequence[Path], partition: int, target: Path) -> None:
         [("is_redirect", "ascending"), ("page_id", "ascending")]
     )
     first = pages.group_by("title", use_threads=False).aggregate(
-        [("page_id", "first"), ("redirect", "first"), ("is_disambiguation", "first")]
+        [(column, "first") for column in ("page_id", "redirect", "is_disambiguation", "is_person")]
     )
     merged = links.join(first, "title", join_type="left outer", use_threads=False).sort_by(
         [("hash_min", "ascending"), ("title", "ascending")]
@@ -86,6 +89,7 @@ def merge_titles(paths: Sequence[Path], partition: int, target: Path) -> None:
             "page_id": pc.fill_null(merged["page_id_first"], _NO_PAGE),
             "redirect": pc.fill_null(merged["redirect_first"], _NO_REDIRECT),
             "is_disambiguation": pc.fill_null(merged["is_disambiguation_first"], False),
+            "is_person": pc.fill_null(merged["is_person_first"], False),
             "num_links": merged["num_links_sum"],
         },
         schema=_SCHEMA,
@@ -154,6 +158,12 @@ def write_names(folder: Path, table: pa.Table, resolution: Resolution) -> None:
     pq.write_table(disambiguations.select(["page_id", "title"]), folder / "disambiguations.parquet")
 
 
+def persons_of(table: pa.Table, resolution: Resolution) -> npt.NDArray[np.bool_]:
+    """Which entities are persons by their own pages."""
+    is_person: npt.NDArray[np.bool_] = table["is_person"].to_numpy()[resolution.row_of_entity]
+    return is_person
+
+
 def write_entities(
     folder: Path,
     table: pa.Table,
@@ -161,6 +171,7 @@ def write_entities(
     *,
     num_links: npt.NDArray[np.int64],
     num_words: npt.NDArray[np.int64],
+    is_person: npt.NDArray[np.bool_],
 ) -> None:
     rows = table.take(pa.array(resolution.row_of_entity))
     num_entities = len(resolution.row_of_entity)
@@ -174,6 +185,7 @@ def write_entities(
             "is_list": pc.match_substring_regex(
                 rows["title"], r"^(List of|Lists of|Liste |Liste$|Lista |Lijst van|Список )"
             ),
+            "is_person": is_person,
             "num_redirects": np.bincount(resolution.entity_of_row[redirects], minlength=num_entities),
             "num_links": num_links,
             "num_words": num_words,
@@ -191,6 +203,7 @@ class Catalogue:
         self.page_ids = table.column("page_id").to_numpy()
         self.num_links = table.column("num_links").to_numpy()
         self.num_words = table.column("num_words").to_numpy()
+        self.is_person: npt.NDArray[np.bool_] = table.column("is_person").to_numpy()
         self._article_ids = self.page_ids[table.column("has_page").to_numpy()]
         self._names = StringIndex(part.path, "titles")
         self._name_entities = part.array("titles.entities")
@@ -254,6 +267,7 @@ class ExtendedCatalogue(Catalogue):
         extra_pages = [pages.get(super(ExtendedCatalogue, self).__len__() + i, -1) for i in range(len(zeros))]
         self.page_ids = np.concatenate([self.page_ids, np.array(extra_pages, dtype=np.int64)])
         self.num_links, self.num_words = (np.concatenate([own, zeros]) for own in (self.num_links, self.num_words))
+        self.is_person = np.concatenate([self.is_person, zeros > 0])
 
     def __len__(self) -> int:
         return super().__len__() + len(self.extra_titles)

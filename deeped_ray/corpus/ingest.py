@@ -14,6 +14,7 @@ how the dump is cut.
 
 import logging
 import shutil
+from pathlib import Path
 from typing import Any
 
 from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, ResumeConfig, fingerprint
@@ -34,6 +35,7 @@ def build_corpus(kb: KnowledgeBase, config: CorpusConfig, resume: ResumeConfig =
         "min_links_without_page": config.min_links_without_page,
         "priors": [[source.kind, fingerprint(source.path)] for source in config.sources()],
         "merge_priors": config.merge_priors,
+        "persons": fingerprint(Path(config.persons)) if config.persons else None,
     }
     cut = [config.shard_bytes, config.num_partitions()]
     peaks = [0.0]

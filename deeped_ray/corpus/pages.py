@@ -18,6 +18,7 @@ _SCHEMA = pa.schema(
         ("links", pa.list_(_LINK)),
         ("redirect", pa.string()),
         ("is_disambiguation", pa.bool_()),
+        ("is_person", pa.bool_()),
     ]
 )
 
@@ -31,6 +32,7 @@ def write_pages(shard: Path, pages: Sequence[Page]) -> None:
             "links": [{"start": link.start, "end": link.end, "target": link.target} for link in page.links],
             "redirect": page.redirect,
             "is_disambiguation": page.is_disambiguation,
+            "is_person": page.is_person,
         }
         for page in pages
     ]

@@ -1,6 +1,7 @@
 """WikiExtractor's output, made with `--links`: `<doc id title>`, plain text with `<a href="Target">anchor</a>`, `</doc>`.
 
-The markup is gone, so namespaces and disambiguation pages are known by their names alone, and there are no redirects.
+The markup is gone, so namespaces and disambiguation pages are known by their names alone, persons by their first
+words, and there are no redirects.
 """
 
 import html
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
 from deeped_ray.compressed import READ_ERRORS, open_decompressed
+from deeped_ray.corpus.persons import opens_with_life
 from deeped_ray.corpus.wikidump import DumpShard, DumpStats, RawPage, plain_range
 from deeped_ray.corpus.wikitext import is_disambiguation, is_in_other_namespace
 from deeped_ray.text import normalize_title
@@ -62,9 +64,9 @@ def _page(head: dict[str, str], body: list[str], stats: DumpStats) -> Page | Non
         body = body[1:]
     text, links = parse_body("\n".join(body).strip())
     links = [link for link in links if link.target != title]
-    return Page(
-        page_id, title, text, tuple(links), is_disambiguation=is_disambiguation(RawPage(page_id, title, "", None))
-    )
+    if is_disambiguation(RawPage(page_id, title, "", None)):
+        return Page(page_id, title, text, tuple(links), is_disambiguation=True)
+    return Page(page_id, title, text, tuple(links), is_person=opens_with_life(title, text))
 
 
 def parse_body(body: str) -> tuple[str, list[Link]]:

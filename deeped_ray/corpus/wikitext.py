@@ -14,6 +14,7 @@ import re
 from itertools import accumulate
 from urllib.parse import unquote
 
+from deeped_ray.corpus.persons import is_person
 from deeped_ray.corpus.wikidump import RawPage, SiteInfo
 from deeped_ray.text import bare_title, normalize_title
 from deeped_ray.types import Link, Page
@@ -117,7 +118,9 @@ def parse_page(raw: RawPage, site: SiteInfo = SiteInfo()) -> Page:  # noqa: B008
         return Page(raw.page_id, raw.title, "", redirect=redirect)
     text, links = parse_wikitext(raw.wikitext, site.namespaces)
     links = [link for link in links if link.target != raw.title]
-    return Page(raw.page_id, raw.title, text, tuple(links), is_disambiguation=is_disambiguation(raw))
+    if is_disambiguation(raw):
+        return Page(raw.page_id, raw.title, text, tuple(links), is_disambiguation=True)
+    return Page(raw.page_id, raw.title, text, tuple(links), is_person=is_person(raw.title, raw.wikitext, text))
 
 
 def is_disambiguation(raw: RawPage) -> bool:

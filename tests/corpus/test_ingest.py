@@ -200,6 +200,44 @@ def test_further_sources_of_priors_are_merged_by_the_rule_asked_for(local_ray_se
     assert summary["unreadable_prior_lines"] == 1
 
 
+PERSONS = (
+    page_xml("Ann Smith", "Ann Smith is a poet of [[Berlin]].\n[[Category:1950 births]]", page_id=1)
+    + page_xml("Berlin", "Berlin is a city of [[Bob Jones]]", page_id=2)
+    + page_xml("Bob Jones", "Bob Jones (born 1950) is a poet of [[Berlin]]", page_id=3)
+    + page_xml("Carla Lee", "Carla Lee is a poet of [[Berlin]]", page_id=4)
+    + page_xml("Carla", "", page_id=5, redirect="Carla Lee")
+)
+
+
+def test_persons_are_those_of_the_dump_and_of_a_file_however_the_dump_is_cut(
+    local_ray_session: None, tmp_path: Path
+) -> None:
+    dump = write_dump(tmp_path / "dump.xml", PERSONS)
+    kb = KnowledgeBase(tmp_path / "kb", create=True)
+    assert build_corpus(kb, config_for(dump))["persons"] == 2
+    assert Catalogue(kb.open("corpus")).is_person.tolist() == [True, False, True, False]
+    (tmp_path / "persons.txt").write_text("carla\n")
+    ids = set()
+    for partitions, shard_mb in ((1, 1.0), (5, 0.0003)):
+        config = config_for(dump, shard_mb=shard_mb, partitions=partitions)
+        kb = KnowledgeBase(tmp_path / f"kb{partitions}", create=True)
+        assert build_corpus(kb, dataclasses.replace(config, persons=str(tmp_path / "persons.txt")))["persons"] == 3
+        assert Catalogue(kb.open("corpus")).is_person.tolist() == [True, False, True, True]
+        ids.add(kb.open("corpus").id)
+    assert len(ids) == 1
+
+
+def test_another_file_of_persons_makes_the_corpus_anew(local_ray_session: None, tmp_path: Path) -> None:
+    dump, persons = write_dump(tmp_path / "dump.xml", PERSONS), tmp_path / "persons.txt"
+    kb = KnowledgeBase(tmp_path / "kb", create=True)
+    config = dataclasses.replace(config_for(dump), persons=str(persons))
+    with pytest.raises(DeepEdError, match=r"Cannot read .*persons\.txt"):
+        build_corpus(kb, config)
+    for titles, num_persons in (("Carla\n", 3), ("Berlin\nCarla Lee\n", 4)):
+        persons.write_text(titles)
+        assert build_corpus(kb, config)["persons"] == num_persons
+
+
 def test_the_summary_says_how_much_memory_workers_took(local_ray_session: None, tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump.xml", PAGES)
     summary = build_corpus(KnowledgeBase(tmp_path / "kb", create=True), config_for(dump))

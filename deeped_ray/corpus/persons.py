@@ -1,0 +1,84 @@
+"""Which pages are about a person, for coreferences such as "Such" for "Peter Such" (section 6); in English.
+
+    category    `[[Category:Living people]]`, `[[Category:1950 births]]`, `[[Category:50 BC deaths]]`
+    infobox     the page's first, if it is one for persons
+    opening     "Peter Such (born 12 June 1964)": all that text without markup can tell
+
+Infoboxes are looked for where a page begins, categories where it ends, so that long pages cost no more than short ones.
+"""
+
+import re
+
+from deeped_ray.text import bare_title, content_words
+
+_BEGINNING_CHARACTERS = 4_000
+_END_CHARACTERS = 8_000  # there were lists of other languages after the categories until 2013
+_CATEGORY = re.compile(
+    r"\[\[ ?[Cc]ategory:[ _]?(?i:(?:possibly[ _])?living[ _]people"
+    r"|(?:year|date)[ _]of[ _](?:birth|death)[ _](?:missing|unknown|uncertain)"
+    r"|(?:\d+s?|\d+(?:st|nd|rd|th)-century)(?:[ _]BCE?)?[ _](?:births|deaths))[ _]*[|\](]"
+)
+_INFOBOX = re.compile(r"\{\{ ?[Ii]nfobox[ _]+([^{}|<>/]{1,60})")
+_INFOBOX_ENDS = (" biography", " person", " player")
+# not `musical artist`: bands have it too
+_INFOBOXES = frozenset(
+    [
+        *("academic", "actor", "architect", "artist", "astronaut", "author", "bishop", "boxer", "cardinal"),
+        *("celebrity", "chef", "christian leader", "classical composer", "clergy", "college coach", "comedian"),
+        *("comics creator", "composer", "congressman", "cricketer", "criminal", "cyclist", "dancer", "economist"),
+        *("engineer", "f1 driver", "fashion designer", "figure skater", "first lady", "footballer", "golfer"),
+        *("governor", "gymnast", "jockey", "journalist", "judge", "martial artist", "minister", "model", "monarch"),
+        *("mountaineer", "nascar driver", "noble", "office holder", "officeholder", "person", "philosopher"),
+        *("pirate", "police officer", "politician", "pope", "presenter", "president", "prime minister"),
+        *("professional wrestler", "racing driver", "rebbe", "rower", "royalty", "sailor", "saint", "scholar"),
+        *("scientist", "senator", "serial killer", "skier", "speedway rider", "sport wrestler", "sportsperson"),
+        *("spy", "sumo wrestler", "swimmer", "theologian", "vice president", "writer", "youtube personality"),
+    ]
+)
+# "Peter Such (born 12 June 1964)", also "(born Mary Smith; 1964)" and "(born )", where a template gave the date;
+# "(1 May 1900 – June 2, 1980)", also with places between, if one of the dates has its day or a "c." and the two are as
+# far apart as a life is long. Years alone, as in "World War I (1914–1918)", prove nothing.
+_OPENING_CHARACTERS = 400
+# where the subject of the first sentence ends, or at the latest the sentence; not at "J." or "Prof."
+_SUBJECT_END = re.compile(r"\n|\b(?:is|was|are|were)\b|[^\W\d_]{5}\.\s")
+_BORN = re.compile(r"\((?:(?:[^()]*[\s;,])?(?:born|b\.)[^()]*\d|(?:[^()]*[;,])?\s*born\s*\))")
+_MONTH = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
+_DAY = r"\d\d?(?:st|nd|rd|th)?"
+_DATE = rf"({_DAY} {_MONTH},? |{_MONTH} {_DAY},? |\b(?:c|ca|circa)\b\.? ?)?\b(\d{{1,4}})\b"
+_LIVED = re.compile(rf"\([^()]*?{_DATE}[^()\d]*?[–—-][^()\d]*?{_DATE}")
+_LIFE_YEARS = range(10, 116)
+
+
+def is_person(title: str, wikitext: str, text: str) -> bool:
+    """Whether a page is about a person, by its markup or by the first words of its plain text."""
+    return _has_category(wikitext) or _has_infobox(wikitext) or opens_with_life(title, text)
+
+
+def _has_category(wikitext: str) -> bool:
+    place = wikitext.find("ategory:", max(len(wikitext) - _END_CHARACTERS, 0))
+    return place >= 0 and bool(_CATEGORY.search(wikitext, max(place - len("[[ C"), 0)))
+
+
+def _has_infobox(wikitext: str) -> bool:
+    if wikitext.find("nfobox", 0, _BEGINNING_CHARACTERS) < 0:
+        return False
+    infobox = _INFOBOX.search(wikitext, 0, _BEGINNING_CHARACTERS)
+    name = " ".join(infobox[1].replace("_", " ").lower().split()) if infobox else ""
+    return name in _INFOBOXES or name.endswith(_INFOBOX_ENDS)
+
+
+def opens_with_life(title: str, text: str) -> bool:
+    """Whether a text begins with its title and, in brackets before the first verb, a birth or the dates of a life."""
+    opening = text[:_OPENING_CHARACTERS].lstrip()
+    life = _BORN.search(opening) or _lifetime(opening)
+    if life is None or _SUBJECT_END.search(opening, 0, life.start()):
+        return False
+    end = _SUBJECT_END.search(opening, life.end())  # the title may follow: "Mary Smith (born 1964), known as Molly, is"
+    subject = opening[: end.start() if end else None]
+    return not set(content_words(bare_title(title).lower())).isdisjoint(content_words(subject.lower()))
+
+
+def _lifetime(opening: str) -> re.Match[str] | None:
+    lived = _LIVED.search(opening)
+    is_exact = lived and (lived[1] or lived[3])
+    return lived if lived and is_exact and abs(int(lived[4]) - int(lived[2])) in _LIFE_YEARS else None

@@ -1,0 +1,90 @@
+"""Section 6: a mention such as "Such" has the candidates of "Peter Such", if the document speaks of that person.
+
+    words       the paper: the words of m are some words of M in a row, but not all
+    substring   the authors' code: m, after or before a space, is a substring of M
+
+Mentions are compared in lower case; of those that are then equal, the first counts. M is a mention of a person if its
+candidate with the highest prior is one.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from deeped_ray.corpus.priors import MAX_CANDIDATES, PriorCandidate
+from deeped_ray.text import normalize_mention, words_of
+
+CoreferenceRule = Literal["words", "substring"]
+
+
+def share_person_candidates(
+    surfaces: Sequence[str],
+    candidates: Sequence[list[PriorCandidate]],
+    is_person: npt.NDArray[np.bool_],
+    rule: CoreferenceRule,
+) -> list[list[PriorCandidate]]:
+    """The candidates of every mention of a document, replaced by those of the person mentions that contain it, if any.
+
+    p(e|m) = sum over M of p(e|M) / number of M. What M itself may be given plays no part.
+    """
+    names = [normalize_mention(surface).lower() for surface in surfaces]
+    first: dict[str, list[PriorCandidate]] = {}
+    for name, own in zip(names, candidates, strict=True):
+        first.setdefault(name, own)
+    persons = [name for name, own in first.items() if own and is_person[min(own, key=_by_prior).entity_id]]
+    holders = _holders(first, persons, rule)
+    shared = {name: _merge([first[holder] for holder in sorted(found)]) for name, found in holders.items() if found}
+    return [list(shared.get(name, own)) for name, own in zip(names, candidates, strict=True)]
+
+
+def _holders(names: Iterable[str], persons: Sequence[str], rule: CoreferenceRule) -> dict[str, set[str]]:
+    """Which persons' names contain a name."""
+    if rule == "words":
+        words = {name: words_of(name) for name in names}
+        tails = _Tails((_spaced(words[person][at:]), person) for person in persons for at in range(len(words[person])))
+        return {
+            name: {each for each in tails.beginning_with(_spaced(own)) if len(words[each]) > len(own)}
+            for name, own in words.items()
+            if own
+        }
+    spaces = [(person, at) for person in persons for at, character in enumerate(person) if character == " "]
+    after = _Tails((person[at + 1 :], person) for person, at in spaces)
+    before = _Tails((person[:at][::-1], person) for person, at in spaces)
+    return {name: after.beginning_with(name) | before.beginning_with(name[::-1]) for name in names if name}
+
+
+def _spaced(words: Sequence[str]) -> str:
+    """Every word with a space after it, so that "ann" is not found in "anna"."""
+    return "".join(f"{word} " for word in words)
+
+
+class _Tails:
+    """Finds the names that have a tail with a given beginning, by binary search in all their tails."""
+
+    def __init__(self, tails: Iterable[tuple[str, str]]) -> None:
+        self._tails = sorted(tails)
+
+    def beginning_with(self, text: str) -> set[str]:
+        low, high = (
+            bisect(self._tails, text, key=lambda tail: tail[0][: len(text)]) for bisect in (bisect_left, bisect_right)
+        )
+        return {name for _, name in self._tails[low:high]}
+
+
+def _merge(candidates: Sequence[list[PriorCandidate]]) -> list[PriorCandidate]:
+    """The average of several mentions' priors; an entity that one does not have counts 0 there."""
+    prior: defaultdict[int, float] = defaultdict(float)
+    support: defaultdict[int, float] = defaultdict(float)
+    for candidate in (candidate for own in candidates for candidate in own):
+        prior[candidate.entity_id] += candidate.prior
+        support[candidate.entity_id] += candidate.support
+    merged = [PriorCandidate(entity_id, prior[entity_id] / len(candidates), support[entity_id]) for entity_id in prior]
+    return sorted(merged, key=_by_prior)[:MAX_CANDIDATES]
+
+
+def _by_prior(candidate: PriorCandidate) -> tuple[float, int]:
+    return -candidate.prior, candidate.entity_id

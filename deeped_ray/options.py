@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser, config_class: type[Any]) -> Non
         kind = _without_none(kind)
         flag = "--" + field.name.replace("_", "-")
         default = field.default
-        settings: dict[str, Any] = {"dest": field.name, "default": default, "help": help_text}
+        settings: dict[str, Any] = {"dest": field.name, "default": default, "help": help_text.replace("%", "%%")}
         if default not in (None, ()):
             settings["help"] += f" (default: {default})"
         if kind is bool:

@@ -41,7 +41,7 @@ from deeped_ray.types import Page
 MINI_CORPUS = CorpusConfig(min_word_count=2, shard_mb=0.1, partitions=3)
 MINI_WORDS = WordVectorConfig(dimension=100, ppmi_window=30)
 MINI_SHARDS = ShardConfig(shard_words=10_000)
-MINI_TRAINING = TrainingConfig(epochs=60, learning_rate=3e-3, documents_per_step=8)
+MINI_TRAINING = TrainingConfig(epochs=15, documents_per_step=2)
 
 
 @pytest.fixture(scope="session")

@@ -52,15 +52,15 @@ class ModelConfig:
     local_kept_words: Annotated[int, "R of the local model: context words that keep an attention weight"] = 50
     global_kept_words: Annotated[int, "R of the global model"] = 25
     damping: Annotated[float, "delta: share of the new message in each round of belief propagation"] = 0.5
-    rounds: Annotated[int, "T: rounds of belief propagation"] = 10
+    rounds: Annotated[int, "T: rounds of belief propagation; the paper's: 10"] = 5
     product: Annotated[lbp.Product, "max-product or sum-product messages"] = "max"
     unary: Annotated[
         Literal["context", "score"], "what a mention itself says of its candidates: Psi, or Psi and prior together"
     ] = "context"
     forms: Annotated[Literal["diagonal", "full"], "A, B, C as diagonals or as full matrices"] = "diagonal"
     hidden_units: Annotated[int, "hidden units of f"] = 100
-    psi_scale: Annotated[float, "factor on Psi and Phi at the start; vectors of unit length make them small"] = 1.0
-    max_norm: Annotated[float, "norm to which each weight tensor of f is cut back after a step; 0: never"] = 1.0
+    psi_scale: Annotated[float, "factor on Psi and Phi at the start; vectors of unit length make them small"] = 10.0
+    max_norm: Annotated[float, "norm to which each weight tensor of f is cut back after a step; 0: never"] = 0.0
 
     def __post_init__(self) -> None:
         for name, value in VARIANTS[self.variant].items():

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ STEPS_PER_POOL = 16
 # weight of the loss on the unary score, where the prior takes part in it
 UNARY_WEIGHT = 0.5
 Tensors = dict[str, torch.Tensor]
+Collate = Callable[[Sequence[EncodedDocument]], Batch]
 
 
 class FitName(NamedTuple):
@@ -111,10 +112,10 @@ def fit_model(
             return
         start = time.monotonic()
         rates = _learning_rates(run.validations(name), training, epoch)
-        loss = train_epoch(model, optimizer, train, inputs, training, (name.seed, epoch), rates, device)
+        loss = train_epoch(model, optimizer, train, inputs.collate, training, (name.seed, epoch), rates, device)
         seconds += time.monotonic() - start
         if epoch % training.validate_every == 0 or epoch == training.epochs:
-            accuracy = dev_accuracy(model, dev, inputs, device, num_mentions=num_dev_mentions)
+            accuracy = dev_accuracy(model, dev, inputs.collate, device, num_mentions=num_dev_mentions)
             states = run.fits.setdefault(str(name), {})
             states["last"], states["optimizer"] = _copy(model.state_dict()), _optimizer_tensors(optimizer)
             if accuracy > best:
@@ -139,7 +140,7 @@ def train_epoch(
     model: LinkerModel,
     optimizer: torch.optim.Optimizer,
     documents: Sequence[EncodedDocument],
-    inputs: LinkerInputs,
+    collate: Collate,
     training: TrainingConfig,
     seed_and_epoch: tuple[int, int],
     rates: tuple[float, float],
@@ -156,7 +157,7 @@ def train_epoch(
 
     def gradients(mine: Sequence[EncodedDocument], num_mentions: int) -> tuple[float, Sequence[torch.Tensor | None]]:
         """Of some of a step's documents, divided by the mentions of all, so that the parts add up to the step's."""
-        batch = inputs.collate(mine).to(device)
+        batch = collate(mine).to(device)
         loss = loss_of(model(batch), batch, training) / num_mentions
         return loss.item() * num_mentions, torch.autograd.grad(loss, parameters, allow_unused=True)
 
@@ -203,7 +204,7 @@ def loss_of(scores: Scores, batch: Batch, training: TrainingConfig) -> torch.Ten
 def dev_accuracy(
     model: LinkerModel,
     documents: Sequence[EncodedDocument],
-    inputs: LinkerInputs,
+    collate: Collate,
     device: torch.device,
     *,
     num_mentions: int,
@@ -212,7 +213,7 @@ def dev_accuracy(
 
     @torch.inference_mode()
     def correct(numbers: Sequence[int]) -> int:
-        batch = inputs.collate([documents[number] for number in numbers]).to(device)
+        batch = collate([documents[number] for number in numbers]).to(device)
         best = model(batch).rho.argmax(dim=-1)
         return int(((best == batch.gold) & (batch.gold >= 0)).sum())
 

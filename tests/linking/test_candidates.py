@@ -18,8 +18,8 @@ def words(corpus_kb: KnowledgeBase) -> Words:
 def test_contexts_hold_the_nearest_known_words_of_each_side(words: Words) -> None:
     known = KnownWords(TEXT, words)
     mention = Mention(TEXT.index("Queen"), TEXT.index("Queen") + 5)
-    assert [words[row] for row in known.around(mention, num_words=4)] == ["guitar", "planet", "chess", "bishop"]
-    assert [words[row] for row in known.around(Mention(0, 5), num_words=4)] == ["guitar", "planet"]
+    assert words.take(known.around(mention, num_words=4)) == ["guitar", "planet", "chess", "bishop"]
+    assert words.take(known.around(Mention(0, 5), num_words=4)) == ["guitar", "planet"]
 
 
 # the later the rarer

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -48,7 +50,7 @@ def test_margin_loss_of_a_worked_example() -> None:
 
 
 def test_projection_bounds_every_tensor_of_f_and_nothing_else() -> None:
-    model = make_model("global")
+    model = LinkerModel("global", replace(CONFIG, max_norm=1.0), dimension=5).double()
     with torch.no_grad():
         for weight in model.parameters():
             weight.fill_(3.0)

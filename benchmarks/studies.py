@@ -1,0 +1,279 @@
+"""What parts of the model are worth: each study fits variations of the default and draws validation accuracy.
+
+    rounds       accuracy against T, rounds of belief propagation (the paper's plot)
+    kept-words   accuracy against R, context words that keep a weight (the paper's plot)
+    f            heat map of f, by which evidence and prior are combined (the paper's figure 3)
+    unary        the prior in the unary factor, or only in f
+    product      max-product against sum-product messages
+    forms        A, B, C as diagonals against full matrices
+    departures   every place where text and code of the paper differ, one by one
+    training     the loss, the schedule, the bound on f's weights
+    coreference  names of persons shared by words, by substring, or not at all; prior alone, candidates of the dump
+
+python benchmarks/studies.py rounds --kb KB --train aida:train.tsv.gz --train-candidates ppr:train.tsv.gz \\
+    --dev aida:testa.tsv.gz --dev-candidates ppr:testa.tsv.gz
+
+Accuracy is the best of a fit's validations, as by jobs/train_linker.py: mean and 95% interval over --seeds.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from _harness import parser_of, write_json
+from matplotlib.figure import Figure
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.evaluation.datasets import read_dataset
+from deeped_ray.evaluation.metrics import mean_and_interval
+from deeped_ray.evaluation.report import evaluate_linker
+from deeped_ray.evaluation.tables import table
+from deeped_ray.linking.batching import MIN_PRIOR, EncodedDocument
+from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.inputs import LinkerInputs
+from deeped_ray.linking.linker import ALL_BY_PRIOR, Linker
+from deeped_ray.linking.model import VARIANTS, LinkerModel, ModelConfig, ModelKind
+from deeped_ray.training.config import TrainingConfig
+from deeped_ray.training.fitting import FitName, Run, encode, fit_model, num_annotated
+from deeped_ray.training.trainer import linker_inputs
+
+BLUE, ORANGE = "tab:blue", "tab:orange"
+
+
+class Variation(NamedTuple):
+    label: str
+    model: ModelConfig = ModelConfig()
+    kind: ModelKind = "global"
+    training: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    x: float = 0.0
+
+
+class Point(NamedTuple):
+    variation: Variation
+    mean: float
+    interval: float
+
+
+def with_model(label: str, **options: Any) -> Variation:
+    return Variation(label, ModelConfig(**options))
+
+
+STUDIES: dict[str, list[Variation]] = {
+    "rounds": [Variation(f"T = {T}", ModelConfig(rounds=T), x=T) for T in (1, 2, 3, 5, 10, 20)],
+    "kept-words": [
+        Variation(f"{kind}, R = {R}", ModelConfig(local_kept_words=R, global_kept_words=R), kind, x=R)
+        for kind in ("local", "global")
+        for R in (5, 10, 25, 50, 100)
+    ],
+    "unary": [Variation("prior only in f"), with_model("prior in unary and in f", unary="score")],
+    "product": [Variation("max-product"), with_model("sum-product", product="sum")],
+    "forms": [
+        Variation("local, diagonals", kind="local"),
+        Variation("local, full matrices", ModelConfig(forms="full"), kind="local"),
+        Variation("global, diagonals"),
+        with_model("global, full matrices", forms="full"),
+    ],
+    "departures": [
+        with_model("deep-ed: all as in the code", variant="deep-ed"),
+        *(
+            with_model(f"... but {name.replace('_', ' ')}: {value}", variant="deep-ed", **{name: value})
+            for name, value in VARIANTS["paper"].items()
+        ),
+        with_model("paper: all as in the text", variant="paper"),
+    ],
+    "training": [
+        Variation("default"),
+        Variation("ranking loss, margin 0.01", training={"loss": "margin"}),
+        with_model("weights of f bounded by 1", max_norm=1.0),
+        with_model("Psi and Phi not scaled", psi_scale=1.0),
+        Variation("one document a step", training={"documents_per_step": 1}),
+        Variation("gold entity inserted", training={"insert_gold": True}),
+        Variation(
+            "1e-4, then 1e-5 above 90%, 30 epochs",
+            training={
+                "schedule": "drop",
+                "learning_rate": 1e-4,
+                "final_learning_rate": 1e-5,
+                "documents_per_step": 1,
+                "epochs": 30,
+                "validate_every": 5,
+            },
+        ),
+    ],
+}
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("study", choices=[*STUDIES, "f", "coreference"])
+    parser.add_argument("--kb", type=Path, required=True)
+    for split in ("train", "dev"):
+        parser.add_argument(f"--{split}", action="append", required=True, metavar="SPEC")
+        parser.add_argument(f"--{split}-candidates", action="append", default=[], metavar="ppr:FILE")
+    parser.add_argument("--seeds", type=int, default=5, metavar="N")
+    parser.add_argument("--out", type=Path, help="picture (default: docs/study-STUDY.png)")
+    args = parser.parse_args()
+    out = args.out or Path("docs") / f"study-{args.study}.png"
+    if args.study == "coreference":
+        compare_coreference(args, out)
+        return
+    training = TrainingConfig(
+        train=tuple(args.train),
+        dev=tuple(args.dev),
+        train_candidates=tuple(args.train_candidates),
+        dev_candidates=tuple(args.dev_candidates),
+        seeds=args.seeds,
+    )
+    bench = Bench(KnowledgeBase(args.kb), training)
+    if args.study == "f":
+        draw_f(bench, out)
+        return
+    points = [bench.run(variation) for variation in STUDIES[args.study]]
+    rows = [(point.variation.label, 100 * point.mean, 100 * point.interval) for point in points]
+    print(table(["", "accuracy %", "± 95%"], rows))
+    draw_lines(points, args.study, out) if points[0].variation.x else draw_bars(points, args.study, out)
+    write_json(args, study=args.study, seeds=args.seeds, points=[point[1:] for point in points], rows=rows)
+
+
+class Bench:
+    """Documents encoded once, models fitted on them many times."""
+
+    def __init__(self, kb: KnowledgeBase, training: TrainingConfig) -> None:
+        self.training = training
+        self.inputs = linker_inputs(kb, CandidateConfig(), training)
+        self._train, dev = (
+            [d for spec in specs for d in read_dataset(spec)] for specs in (training.train, training.dev)
+        )
+        self._encoded: dict[bool, list[EncodedDocument]] = {}
+        self._dev, self._num_dev = encode(dev, self.inputs), num_annotated(dev)
+
+    def fit(self, variation: Variation, seed: int) -> Run:
+        training = replace(self.training, **variation.training)
+        insert = training.insert_gold
+        if insert not in self._encoded:
+            are_counted = bool(training.train_candidates)
+            self._encoded[insert] = encode(self._train, self.inputs, are_counted=are_counted, insert_gold=insert)
+        run = Run()
+        for _ in fit_model(
+            FitName(variation.kind, seed),
+            self._encoded[insert],
+            self._dev,
+            self.inputs,
+            training,
+            variation.model,
+            run,
+            num_dev_mentions=self._num_dev,
+            device=torch.device("cpu"),
+        ):
+            pass
+        return run
+
+    def run(self, variation: Variation) -> Point:
+        runs = [self.fit(variation, seed) for seed in self.training.all_seeds]
+        mean, interval = mean_and_interval([max(row["dev_accuracy"] for row in run.history) for run in runs])
+        print(f"{variation.label}: {100 * mean:.2f} ± {100 * interval:.2f}", flush=True)
+        return Point(variation, mean, interval)
+
+
+def draw_lines(points: Sequence[Point], study: str, out: Path) -> None:
+    figure = Figure(figsize=(6, 3.5), layout="constrained")
+    axes = figure.subplots()
+    for color, kind in ((BLUE, "local"), (ORANGE, "global")):
+        line = [point for point in points if point.variation.kind == kind]
+        if line:
+            x, y, error = zip(*((p.variation.x, 100 * p.mean, 100 * p.interval) for p in line), strict=True)
+            axes.errorbar(x, y, error, color=color, marker="o", capsize=3, label=kind)
+    axes.set_xscale("log")
+    ticks = sorted({point.variation.x for point in points})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel({"rounds": "T, rounds of belief propagation", "kept-words": "R, kept context words"}[study])
+    _finish(figure, axes, out)
+
+
+def draw_bars(points: Sequence[Point], study: str, out: Path) -> None:
+    figure = Figure(figsize=(7.5, 0.9 + 0.38 * len(points)), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(study)
+    values, errors = [100 * point.mean for point in points], [100 * point.interval for point in points]
+    colors = [BLUE if point.variation.kind == "local" else ORANGE for point in points]
+    axes.barh([point.variation.label for point in points], values, xerr=errors, color=colors, capsize=3, height=0.6)
+    axes.invert_yaxis()
+    span = max(values) - min(values) + max(errors) + 0.2
+    axes.set_xlim(min(values) - 0.5 * span, max(values) + max(errors) + 0.1 * span)
+    axes.set_xlabel("validation accuracy %")
+    axes.grid(alpha=0.3, axis="x")
+    figure.savefig(out, dpi=120)
+    print(f"wrote {out}")
+
+
+def _finish(figure: Figure, axes: Any, out: Path) -> None:
+    axes.set_ylabel("validation accuracy %")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(out, dpi=120)
+    print(f"wrote {out}")
+
+
+def draw_f(bench: Bench, out: Path) -> None:
+    """f of a fitted local and a fitted global model over all evidence and priors that occur."""
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    priors = np.linspace(np.log(MIN_PRIOR), 0, 200)
+    kinds: tuple[ModelKind, ModelKind] = ("local", "global")
+    titles = ("context score Psi, scaled", "log belief")
+    for axes, kind, title in zip(figure.subplots(1, 2), kinds, titles, strict=True):
+        variation = Variation(kind, kind=kind)
+        run = bench.fit(variation, bench.training.seed)
+        model = LinkerModel(kind, variation.model, dimension=bench.inputs.words.vectors.shape[1])
+        model.load_state_dict(run.fits[str(FitName(kind, bench.training.seed))]["best"])
+        low, high = (-2.0, 6.0) if kind == "local" else (-12.0, 0.0)
+        evidence = np.linspace(low, high, 200)
+        grid = torch.tensor(np.stack(np.meshgrid(evidence, priors), axis=-1), dtype=torch.float32)
+        with torch.inference_mode():
+            scores = model.f(grid).squeeze(-1).numpy()
+        image = axes.imshow(
+            scores - scores.mean(), origin="lower", aspect="auto", extent=(low, high, priors[0], priors[-1])
+        )
+        axes.contour(evidence, priors, scores, levels=12, colors="white", linewidths=0.5)
+        axes.set(xlabel=title, ylabel="log p(e|m)", title=f"f of the {kind} model")
+        figure.colorbar(image, ax=axes)
+    figure.savefig(out, dpi=120)
+    print(f"wrote {out}")
+
+
+def compare_coreference(args: argparse.Namespace, out: Path) -> None:
+    """Accuracy of the prior and gold recall at 30, on training and validation documents."""
+    kb = KnowledgeBase(args.kb)
+    figure = Figure(figsize=(7, 3), layout="constrained")
+    axes = figure.subplots()
+    rows = []
+    rules: tuple[Literal["none", "substring", "words"], ...] = ("none", "substring", "words")
+    for number, rule in enumerate(rules):
+        linker = Linker(LinkerInputs(kb, replace(ALL_BY_PRIOR, coreference=rule)), None)
+        for offset, spec in enumerate([*args.train, *args.dev]):
+            result = evaluate_linker(linker, read_dataset(spec), dataset=spec, model="prior").result
+            name = spec.rpartition("/")[2]
+            rows.append((rule, name, 100 * result.scores.accuracy, 100 * result.gold_recall))
+            bar = axes.bar(
+                number + 0.4 * offset,
+                rows[-1][2],
+                width=0.35,
+                color=(BLUE, ORANGE)[offset % 2],
+                label=name if not number else None,
+            )
+            axes.bar_label(bar, fmt="%.1f")
+    print(table(["coreference", "data set", "prior accuracy %", "gold recall %"], rows))
+    axes.set_xticks(range(3), ["none", "substring (deep-ed)", "words (paper)"])
+    axes.set_ylabel("accuracy of the prior %")
+    axes.legend()
+    figure.savefig(out, dpi=120)
+    print(f"wrote {out}")
+    write_json(args, study="coreference", rows=rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,14 +1,14 @@
 """Training mentions per second: batches, shared gathers and fused kernels against one document at a time in plain torch.
 
 The baseline is the form of the authors' code and its descendants: a step is one document, every mention gathers its own
-7 entity and 100 word vectors, messages are torch operators, autograd does the rest. Same model, loss and documents, T as
-by default. Without --train: random documents with AIDA-train's distribution of sizes, d = 300.
+7 entity and 100 word vectors, messages are torch operators, autograd does the rest. Same model, loss and documents. Without --train: random documents with AIDA-train's distribution of sizes, d = 300.
 
 python benchmarks/train_linker.py [--kb KB --train aida:train.tsv.gz --train-candidates ppr:train.tsv.gz]
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,11 +16,11 @@ from _harness import best_seconds, finish, parser_of
 
 from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.evaluation.datasets import read_dataset
-from deeped_ray.linking import attention, batching, lbp
+from deeped_ray.linking import batching, lbp
 from deeped_ray.linking.batching import Batch, EncodedDocument, encode_document
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.inputs import LinkerInputs
-from deeped_ray.linking.model import LinkerModel, ModelConfig, cross_entropy
+from deeped_ray.linking.model import LinkerModel, ModelConfig
 from deeped_ray.training.config import TrainingConfig
 from deeped_ray.training.fitting import encode, train_epoch
 
@@ -58,38 +58,71 @@ class RandomInputs:
         return batching.collate(documents, self.word_vectors, self.entity_vectors)
 
 
-def plain_rho(model: LinkerModel, document: Batch) -> torch.Tensor:
-    """One document by vectors gathered per mention and torch operators."""
-    entities = document.entity_vectors[0][document.candidates[0]]  # [n, S, d]
-    words = document.word_vectors[0][document.context[0]]  # [n, K, d]
+class PlainDocument(NamedTuple):
+    """A document as those codes hold it: rows of the vector tables, padded to 7 candidates and 100 words."""
+
+    words: torch.Tensor
+    entities: torch.Tensor
+    is_word: torch.Tensor
+    is_candidate: torch.Tensor
+    log_prior: torch.Tensor
+    gold: torch.Tensor
+
+
+def plain_document(document: EncodedDocument, batch: Batch) -> PlainDocument:
+    def padded(tensor: torch.Tensor, width: int) -> torch.Tensor:
+        return torch.nn.functional.pad(tensor, (0, max(0, width - tensor.shape[-1])))
+
+    words, entities = torch.from_numpy(document.words), torch.from_numpy(document.entities)
+    return PlainDocument(
+        words=padded(words[batch.context[0]] if len(words) else batch.context[0], 100),
+        entities=padded(entities[batch.candidates[0]] if len(entities) else batch.candidates[0], 7),
+        is_word=padded(batch.is_word[0], 100),
+        is_candidate=padded(batch.is_candidate[0], 7),
+        log_prior=padded(batch.log_prior[0], 7),
+        gold=batch.gold[0],
+    )
+
+
+def plain_rho(model: LinkerModel, document: PlainDocument, tables: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
+    """Scores [n, S] of one document: every mention gathers its vectors, messages are torch operators."""
+    words, entities = tables[0][document.words], tables[1][document.entities]  # [n, K, d], [n, S, d]
     config, mask = model.config, document.is_candidate
-    u = attention.support(((entities * model.A) @ words.transpose(-1, -2))[None], mask)
-    beta = attention.attention(u, attention.keep_best_words(u, document.is_word, R=config.kept_words(model.kind)))
-    attended = torch.einsum("nk,nkd->nd", beta[0], words)
-    psi = config.psi_scale * torch.einsum("nsd,nd->ns", entities * model.B, attended)[None]
+    u = ((entities * model.A) @ words.transpose(1, 2)).masked_fill(~mask[..., None], -1e30).amax(dim=1)
+    u = u.masked_fill(~document.is_word, -1e30)
+    best = u.topk(config.kept_words(model.kind), dim=-1)
+    beta = best.values.softmax(dim=-1) * document.is_word.gather(1, best.indices)
+    kept = words.gather(1, best.indices[..., None].expand(-1, -1, words.shape[-1]))
+    psi = config.psi_scale * ((entities * model.B) @ (beta[:, None] @ kept).transpose(1, 2)).squeeze(-1)
     if model.kind == "local":
         evidence = psi
     else:
         scores = torch.einsum("isd,jrd->isjr", entities * model.C, entities)[None]
-        scale = config.psi_scale * lbp.pairwise_scale(mask.any(dim=-1), counts_itself=bool(config.counts_itself))
+        scale = config.psi_scale * lbp.pairwise_scale(mask.any(dim=-1)[None], counts_itself=bool(config.counts_itself))
         mu = lbp.propagate(
-            psi,
+            psi[None],
             lbp.pairwise(scores, scale),
-            mask,
+            mask[None],
             delta=config.damping,
             T=config.rounds,
             excludes_receiver=bool(config.excludes_receiver),
         )
-        evidence = (lbp.marginal if config.belief == "probability" else lbp.log_marginal)(mu, mask)
+        evidence = (lbp.marginal if config.belief == "probability" else lbp.log_marginal)(mu, mask[None])[0]
     rho: torch.Tensor = model.f(torch.stack([evidence, document.log_prior], dim=-1)).squeeze(-1)
     return rho.masked_fill(~mask, -1e30)
 
 
-def plain_epoch(model: LinkerModel, documents: Sequence[Batch]) -> None:
+def plain_epoch(
+    model: LinkerModel, documents: Sequence[PlainDocument], tables: tuple[torch.Tensor, torch.Tensor]
+) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     for document in documents:
+        has_gold = document.gold >= 0
+        if not has_gold.any():
+            continue
         optimizer.zero_grad()
-        (cross_entropy(plain_rho(model, document), document) / (document.gold >= 0).sum().clamp(min=1)).backward()
+        rho = plain_rho(model, document, tables)
+        torch.nn.functional.cross_entropy(rho[has_gold], document.gold[has_gold]).backward()
         optimizer.step()
         model.project_()
 
@@ -102,35 +135,38 @@ def main() -> None:
     parser.add_argument(
         "--documents", type=int, default=946, metavar="N", help="random documents (default: AIDA's 946)"
     )
+    parser.add_argument("--rounds", type=int, default=10, metavar="T", help="of both (default: the paper's 10)")
     parser.add_argument("--model", choices=["local", "global"], default="global")
     args = parser.parse_args()
     if args.train:
         lists = [args.train_candidates] if args.train_candidates else []
         inputs = LinkerInputs(KnowledgeBase(args.kb), CandidateConfig(), lists=lists)
-        documents, collate, dimension = (
-            encode(read_dataset(args.train), inputs),
-            inputs.collate,
-            inputs.words.vectors.shape[1],
-        )
+        documents, collate = encode(read_dataset(args.train), inputs), inputs.collate
+        vectors = inputs.words.vectors, inputs.entity_vectors
     else:
         stand_in = RandomInputs()
-        documents, collate, dimension = stand_in.documents(args.documents), stand_in.collate, 300
-    config, training = ModelConfig(), TrainingConfig()
+        documents, collate = stand_in.documents(args.documents), stand_in.collate
+        vectors = stand_in.word_vectors, stand_in.entity_vectors
+    tables = torch.from_numpy(np.array(vectors[0])), torch.from_numpy(np.array(vectors[1]))
+    dimension = tables[0].shape[1]
+    config, training = ModelConfig(rounds=args.rounds), TrainingConfig()
     torch.manual_seed(0)
     model = LinkerModel(args.model, config, dimension=dimension)
-    alone = [collate([document]) for document in documents]
-    for document in alone[:20]:
-        torch.testing.assert_close(plain_rho(model, document), model(document).rho, atol=1e-3, rtol=1e-4)
+    batches = [collate([document]) for document in documents]
+    plain = [plain_document(document, batch) for document, batch in zip(documents, batches, strict=True)]
+    for alone, batch in zip(plain[:20], batches[:20], strict=True):
+        ours_rho = torch.nn.functional.pad(model(batch).rho[0], (0, 7 - batch.candidates.shape[2]), value=-1e30)
+        torch.testing.assert_close(plain_rho(model, alone, tables), ours_rho, atol=1e-3, rtol=1e-4)
     num_mentions = sum(map(len, documents))
 
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     seconds = best_seconds(
         lambda: train_epoch(model, optimizer, documents, collate, training, (0, 1), (1e-4, 1e-4), CPU)
     )
-    # a tenth of the documents is enough to know the pace of one at a time
-    some = alone[:: max(1, len(alone) // 100)]
-    plain_seconds = best_seconds(lambda: plain_epoch(model, some), repeats=2)
-    plain_mentions = sum(document.gold.shape[1] for document in some)
+    # a quarter of the documents is enough to know the pace of one at a time
+    some = plain[::4]
+    plain_seconds = best_seconds(lambda: plain_epoch(model, some, tables), repeats=2)
+    plain_mentions = sum(len(document.gold) for document in some)
     ours, baseline = num_mentions / seconds, plain_mentions / plain_seconds
     print(
         f"{len(documents):,} documents, {num_mentions:,} mentions, T = {config.rounds}, {torch.get_num_threads()} threads"

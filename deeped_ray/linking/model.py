@@ -59,7 +59,7 @@ class ModelConfig:
     ] = "context"
     forms: Annotated[Literal["diagonal", "full"], "A, B, C as diagonals or as full matrices"] = "diagonal"
     hidden_units: Annotated[int, "hidden units of f"] = 100
-    psi_scale: Annotated[float, "factor on Psi and Phi at the start; vectors of unit length make them small"] = 10.0
+    psi_scale: Annotated[float, "factor on Psi and Phi at the start; vectors of unit length make them small"] = 3.0
     max_norm: Annotated[float, "norm to which each weight tensor of f is cut back after a step; 0: never"] = 0.0
 
     def __post_init__(self) -> None:
@@ -121,11 +121,11 @@ class LinkerModel(nn.Module):
 
     def _attend(self, batch: Batch) -> tuple[Float[Tensor, "B n S"], Float[Tensor, "B n K"]]:
         """Psi and beta (section 4)."""
+        R = self.config.kept_words(self.kind)
+        if kernels.can_attend(batch):
+            return kernels.attend(self.A, self.B, batch, R=R)
         a_scores = attention.bilinear(batch.entity_vectors, self.A, batch.word_vectors)
         b_scores = attention.bilinear(batch.entity_vectors, self.B, batch.word_vectors)
-        R = self.config.kept_words(self.kind)
-        if kernels.can_attend(a_scores):
-            return kernels.attend(a_scores, b_scores, batch, R=R)
         u = attention.support(batch.gather_context(a_scores), batch.is_candidate)
         beta = attention.attention(u, attention.keep_best_words(u, batch.is_word, R=R))
         return attention.context_score(batch.gather_context(b_scores), beta), beta
@@ -133,13 +133,13 @@ class LinkerModel(nn.Module):
     def _propagate(self, unary: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
         """mu after T rounds (section 5)."""
         config = self.config
-        scores = attention.bilinear(batch.entity_vectors, self.C, batch.entity_vectors)
         scale = config.psi_scale * lbp.pairwise_scale(
             batch.is_candidate.any(dim=-1), counts_itself=bool(config.counts_itself)
         )
         delta, T, excludes = config.damping, config.rounds, bool(config.excludes_receiver)
-        if config.product == "max" and kernels.can_propagate(unary, delta=delta, T=T):
-            return kernels.propagate(unary, scores, scale, batch, delta=delta, T=T, excludes_receiver=excludes)
+        if config.product == "max" and kernels.can_propagate(batch, delta=delta, T=T):
+            return kernels.propagate(unary, self.C, scale, batch, delta=delta, T=T, excludes_receiver=excludes)
+        scores = attention.bilinear(batch.entity_vectors, self.C, batch.entity_vectors)
         phi = lbp.pairwise(batch.gather_pairs(scores), scale)
         return lbp.propagate(
             unary, phi, batch.is_candidate, delta=delta, T=T, product=config.product, excludes_receiver=excludes

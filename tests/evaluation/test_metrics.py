@@ -4,7 +4,7 @@ import pytest
 
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
-from deeped_ray.evaluation.metrics import Outcome, Result, Share, judge
+from deeped_ray.evaluation.metrics import Outcome, Result, Share, judge, mean_and_interval
 from deeped_ray.types import Candidate, Mention, Page, Prediction
 from tests.conftest import make_catalogue
 
@@ -103,3 +103,18 @@ def test_nothing_scores_zero() -> None:
     assert Result([]).scores.micro_f1 == Result([[]]).scores.macro_f1 == 0
     assert Result([]).intervals["micro_f1"] == (0, 0)
     assert Result([]).gold_recall == 0
+
+
+def test_interval_over_seeds_is_students() -> None:
+    mean, interval = mean_and_interval([0.90, 0.92, 0.94])
+    assert mean == pytest.approx(0.92)
+    assert interval == pytest.approx(4.3027 * 0.02 / 3**0.5, rel=1e-3)
+    assert mean_and_interval([0.5]) == (0.5, 0.0)
+
+
+def test_a_pick_among_candidates_with_text_is_right_by_their_share() -> None:
+    outcomes = [
+        Outcome(True, True, None, 0.6, 7, text_chance=0.5),
+        Outcome(True, False, "pruned", 0.1, 1, text_chance=0.0),
+    ]
+    assert Result([outcomes]).text_only == 0.25

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from deeped_ray.linking import lbp
-from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, cross_entropy, margin_loss
+from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, Variant, cross_entropy, margin_loss
 from deeped_ray.types import DeepEdError
 from tests.conftest import random_batch
 
@@ -100,3 +100,87 @@ def test_without_a_bound_f_is_left_as_it_is() -> None:
         weight.data.fill_(3.0)
     model.project_()
     assert all(bool((weight == 3).all()) for weight in model.f.parameters())
+
+
+def both_precisions(config: ModelConfig, kind: ModelKind = "global") -> tuple[LinkerModel, LinkerModel]:
+    torch.manual_seed(0)
+    double = LinkerModel(kind, config, dimension=5).double()
+    single = LinkerModel(kind, config, dimension=5)
+    single.load_state_dict({name: tensor.float() for name, tensor in double.state_dict().items()})
+    return single, double
+
+
+@pytest.mark.parametrize("variant", ["paper", "deep-ed"])
+@pytest.mark.parametrize("rounds", [1, 10, 100])
+def test_kernels_in_float32_agree_with_torch_in_float64(rounds: int, variant: Variant) -> None:
+    config = ModelConfig(variant=variant, rounds=rounds, local_kept_words=3, global_kept_words=3, psi_scale=1.0)
+    single, double = both_precisions(config)
+    batch = random_batch(B=4, n=8, least=0, seed=5)
+    expected, actual = double(batch), single(batch.to(torch.float32))
+    assert torch.isfinite(actual.rho).all()
+    mask = batch.is_candidate
+    torch.testing.assert_close(actual.rho.double()[mask], expected.rho[mask], atol=1e-4, rtol=0)
+    torch.testing.assert_close(actual.psi.double()[mask], expected.psi[mask], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("product", ["max", "sum"])
+def test_extreme_inputs_give_finite_scores_and_gradients(product: lbp.Product) -> None:
+    """Equal scores, a single candidate, priors of 0 (at the floor) and 1, huge scores, a hundred rounds."""
+    config = ModelConfig(rounds=100, product=product, psi_scale=1e3)
+    model = LinkerModel("global", config, dimension=5)
+    batch = random_batch(B=3, n=6, least=0, seed=2, dtype=torch.float32)
+    batch.entity_vectors[0] = 1.0
+    batch.log_prior[1] = 0.0
+    batch.log_prior[2] = -6.9
+    batch.is_candidate[1, :, 1:] = False
+    scores = model(batch)
+    assert torch.isfinite(scores.rho).all()
+    cross_entropy(scores.rho, batch).backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_full_matrices_that_are_diagonal_change_nothing(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    diagonal = LinkerModel("global", CONFIG, dimension=5)
+    full = LinkerModel("global", replace(CONFIG, forms="full"), dimension=5)
+    full.f.load_state_dict(diagonal.f.state_dict())
+    with torch.no_grad():
+        for name in "ABC":
+            weights = torch.rand(5)
+            getattr(diagonal, name).copy_(weights)
+            getattr(full, name).copy_(torch.diag(weights))
+    batch = random_batch(seed=3, dtype=dtype)
+    torch.testing.assert_close(full.to(dtype)(batch).rho, diagonal.to(dtype)(batch).rho, atol=1e-4, rtol=1e-4)
+
+
+def test_a_variant_sets_what_is_not_given() -> None:
+    assert ModelConfig(variant="paper").belief == "probability"
+    assert ModelConfig(variant="paper", belief="log").belief == "log"
+    paper, code = ModelConfig(variant="paper"), ModelConfig(variant="deep-ed")
+    assert (paper.kept_words("global"), code.kept_words("global")) == (25, 24)
+    assert (paper.excludes_receiver, code.excludes_receiver) == (True, False)
+    assert [len(LinkerModel("local", config, dimension=5).f) for config in (paper, code)] == [5, 3]
+
+
+def test_the_prior_can_take_part_in_the_unary_factor() -> None:
+    model = LinkerModel("global", replace(CONFIG, unary="score"), dimension=5)
+    batch = random_batch(seed=4, dtype=torch.float32)
+    scores = model(batch)
+    assert scores.unary is not None
+    assert torch.isfinite(scores.unary[batch.is_candidate]).all()
+    batch.log_prior[:] = batch.log_prior.flip(-1)
+    assert scores.belief is not None
+    assert not torch.allclose(model(batch).belief, scores.belief)
+
+
+def test_gradients_of_the_whole_model_pass_gradcheck() -> None:
+    model = LinkerModel("global", replace(CONFIG, psi_scale=1.0), dimension=5).double()
+    batch = random_batch(seed=6)
+
+    def loss(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> torch.Tensor:
+        scores = torch.func.functional_call(model, {"A": A, "B": B, "C": C}, (batch,))
+        return cross_entropy(scores.rho, batch)
+
+    forms = [(torch.rand(5, dtype=torch.float64) + 0.5).requires_grad_() for _ in range(3)]
+    assert torch.autograd.gradcheck(loss, tuple(forms))

@@ -269,7 +269,6 @@ def _propagate(  # type: ignore[no-untyped-def]
     arrived, leaving = np.zeros(S * n, np.float32), np.empty(S * n, np.float32)
     best, better = np.empty(S * n, np.float32), np.empty(S * n, np.float32)
     origin, new_origin = np.empty(S * n, np.int32), np.empty(S * n, np.int32)
-    highest, total_of = np.empty(n, np.float32), np.empty(n, np.float32)
     rest = _ONE - delta
     for i in range(n):
         for s in range(num_candidates[i]):
@@ -295,7 +294,7 @@ def _propagate(  # type: ignore[no-untyped-def]
                 _keep_highest(best, origin, leaving, phi[i, s], np.int32(s), better, new_origin)
                 best, better, origin, new_origin = better, best, new_origin, origin
             probability, mixed = softmax[now, i], damped[now, i]
-            _softmax(best, highest, total_of, probability)
+            _softmax(best, n, probability)
             for each in range(S * n):
                 strongest[now, i, each] = origin[each]
                 old = damped[last, i, each] if t else _ONE  # the first messages are log 1
@@ -330,28 +329,23 @@ def _keep_highest(best, origin, leaving, phi, place, better, new_origin) -> None
 
 
 @_compiled
-def _softmax(raw, highest, total, result) -> None:  # type: ignore[no-untyped-def]
-    """Over the candidates of every receiver. Slices would do with fewer words, but are not compiled as well as loops."""
-    n = len(highest)
+def _softmax(raw, n, result) -> None:  # type: ignore[no-untyped-def]
+    """Over the candidates of every receiver."""
     for j in range(n):
-        highest[j], total[j] = raw[j], 0
-    for start in range(n, len(raw), n):
-        for j in range(n):
-            value = raw[start + j]
-            result[j] = value if value > highest[j] else highest[j]
-        for j in range(n):
-            highest[j] = result[j]
-    for start in range(0, len(raw), n):
-        for j in range(n):
-            result[start + j] = raw[start + j] - highest[j]
+        highest = raw[j]
+        for each in range(j + n, len(raw), n):
+            highest = max(highest, raw[each])
+        for each in range(j, len(raw), n):
+            result[each] = raw[each] - highest
     for each in range(len(raw)):
         result[each] = _exp(result[each])
-    for start in range(0, len(raw), n):
-        for j in range(n):
-            total[j] += result[start + j]
-    for start in range(0, len(raw), n):
-        for j in range(n):
-            result[start + j] /= total[j]
+    for j in range(n):
+        total = result[j]
+        for each in range(j + n, len(raw), n):
+            total += result[each]
+        share = _ONE / total
+        for each in range(j, len(raw), n):
+            result[each] *= share
 
 
 @_compiled

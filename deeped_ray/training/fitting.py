@@ -168,7 +168,7 @@ def train_epoch(
             if num_mentions == 0:
                 continue
             mine = [documents[row] for row in step[rank::world_size]]
-            parts = [mine[first::num_threads] for first in range(min(num_threads, len(mine)))]
+            parts = [part for first in range(num_threads) if (part := mine[first::num_threads])]
             futures = [threads.submit(gradients, part, num_mentions) for part in parts]
             optimizer.zero_grad(set_to_none=False)
             for loss, part_gradients in (future.result() for future in futures):

@@ -8,6 +8,7 @@ python benchmarks/link.py --kb KB --dataset aida:testa.tsv.gz
 
 import resource
 from collections.abc import Sequence
+from pathlib import Path
 from unittest import mock
 
 import torch
@@ -49,10 +50,14 @@ def one_by_one(linker: Linker, documents: Sequence[Document]) -> None:
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--kb", default="kb/mini", help="knowledge base with a linker (default: kb/mini)")
+    parser.add_argument(
+        "--kb", type=Path, default=Path("kb/mini"), help="knowledge base with a linker (default: kb/mini)"
+    )
     parser.add_argument("--dataset", default="mini:test", help=f"{SPECS} (default: mini:test)")
     parser.add_argument("--documents", type=int, default=500, metavar="N", help="documents to link (default: 500)")
     args = parser.parse_args()
+    if not (args.kb / "manifest.json").exists():
+        parser.error(f"no knowledge base at {args.kb}: run `make demo ONCE=1` first, or give --kb")
     linker = Linker.open(args.kb)
     documents = of_equal_size(read_dataset(args.dataset), count=args.documents)
     linker.link_batch(documents[:50])  # compile, and read what the maps point to

@@ -9,6 +9,7 @@
     departures   every place where text and code of the paper differ, one by one
     training     the loss, the schedule, the bound on f's weights
     coreference  names of persons shared by words, by substring, or not at all; prior alone, candidates of the dump
+    prior        what each source of p(e|m) gives for candidate lists, without any model
 
 python benchmarks/studies.py rounds --kb KB --train aida:train.tsv.gz --train-candidates ppr:train.tsv.gz \\
     --dev aida:testa.tsv.gz --dev-candidates ppr:testa.tsv.gz
@@ -36,6 +37,7 @@ from deeped_ray.linking.batching import MIN_PRIOR, EncodedDocument
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import ALL_BY_PRIOR, Linker
+from deeped_ray.linking.mention_counts import MentionCounts
 from deeped_ray.linking.model import VARIANTS, LinkerModel, ModelConfig, ModelKind
 from deeped_ray.training.config import TrainingConfig
 from deeped_ray.training.fitting import FitName, Run, encode, fit_model, num_annotated
@@ -109,7 +111,7 @@ STUDIES: dict[str, list[Variation]] = {
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("study", choices=[*STUDIES, "f", "coreference"])
+    parser.add_argument("study", choices=[*STUDIES, "f", "coreference", "prior"])
     parser.add_argument("--kb", type=Path, required=True)
     for split in ("train", "dev"):
         parser.add_argument(f"--{split}", action="append", required=True, metavar="SPEC")
@@ -128,6 +130,9 @@ def main() -> None:
         dev_candidates=tuple(args.dev_candidates),
         seeds=args.seeds,
     )
+    if args.study == "prior":
+        compare_priors(args, training, out)
+        return
     bench = Bench(KnowledgeBase(args.kb), training)
     if args.study == "f":
         draw_f(bench, out)
@@ -273,6 +278,50 @@ def compare_coreference(args: argparse.Namespace, out: Path) -> None:
     figure.savefig(out, dpi=120)
     print(f"wrote {out}")
     write_json(args, study="coreference", rows=rows)
+
+
+def compare_priors(args: argparse.Namespace, training: TrainingConfig, out: Path) -> None:
+    """Accuracy on the validation documents of the best candidate by links, by anchors of the dump, by annotations."""
+    inputs = linker_inputs(KnowledgeBase(args.kb), CandidateConfig(first_candidates=1000), training)
+    annotations = inputs.counts
+    dev = [document for spec in training.dev for document in read_dataset(spec)]
+    rates: dict[str, list[float]] = {}
+    for document in dev:
+        inputs.counts = MentionCounts()
+        by_links = inputs.first_candidates(document)
+        for mention, candidates in zip(document.mentions, by_links, strict=True):
+            surface, gold = document.surface(mention), inputs.catalogue.find_gold(mention)
+            entities = np.array([candidate.entity_id for candidate in candidates], np.int64)
+            links = np.array([candidate.prior for candidate in candidates])
+            anchored = {each.entity_id: each.prior for each in inputs.mentions.candidates(surface)}
+            anchors = np.array([anchored.get(entity, 0.0) for entity in entities.tolist()])
+            counted = annotations.of_surface(surface)
+            counts = np.array([float(counted[entity]) for entity in entities.tolist()])
+            has_text = (inputs.catalogue.num_words[entities] > 0).astype(float)
+            for name, score in {
+                "any candidate that has a text": has_text,
+                "any candidate that has an anchor": (anchors > 0).astype(float),
+                "links of the candidate": links,
+                "anchors of the dump, then links": anchors + 1e-6 * links,
+                "anchors and links, averaged": anchors + links,
+                "annotations of training documents, then anchors": counts + 1e-3 * anchors,
+                "annotations, then links (as trained with)": counts + links,
+                "annotations, anchors and links": counts + 0.5 * anchors + 0.5 * links,
+            }.items():
+                best = entities[score == score.max()] if len(score) else entities
+                rates.setdefault(name, []).append(float((best == gold).mean()) if len(best) else 0.0)
+    rows = [(name, 100 * float(np.mean(values))) for name, values in rates.items()]
+    print(table(["prior", "accuracy %"], rows))
+    figure = Figure(figsize=(7.5, 3.6), layout="constrained")
+    axes = figure.subplots()
+    bars = axes.barh([name for name, _ in rows], [rate for _, rate in rows], color=BLUE, height=0.6)
+    axes.bar_label(bars, fmt="%.1f", padding=3)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 105)
+    axes.set_xlabel("accuracy of the best candidate by prior alone %; ties share the credit")
+    figure.savefig(out, dpi=120)
+    print(f"wrote {out}")
+    write_json(args, study="prior", rows=rows)
 
 
 if __name__ == "__main__":

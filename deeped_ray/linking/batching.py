@@ -42,11 +42,6 @@ class EncodedDocument:
     def __len__(self) -> int:
         return len(self.gold)
 
-    @property
-    def size(self) -> int:
-        """What its products of vectors cost."""
-        return len(self.entities) * (len(self.words) + len(self.entities))
-
     def without_gold(self, rows: Sequence[int]) -> "EncodedDocument":
         """The same document with some mentions as mere company for the others."""
         gold = self.gold.copy()
@@ -164,7 +159,7 @@ def collate(
 
 def similar_sizes(documents: Sequence[EncodedDocument], *, per_batch: int) -> list[list[int]]:
     """Numbers of documents, those of similar size together: a batch is padded to its largest."""
-    order = sorted(range(len(documents)), key=lambda number: documents[number].size)
+    order = sorted(range(len(documents)), key=lambda number: len(documents[number]))
     return [order[start : start + per_batch] for start in range(0, len(order), per_batch)]
 
 

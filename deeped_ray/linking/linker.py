@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from deeped_ray.artifacts import ArtifactError, KnowledgeBase, Part
@@ -210,7 +211,7 @@ def load_model(path: Path, kind: ModelKind, config: ModelConfig, *, dimension: i
     model = LinkerModel(kind, config, dimension=dimension)
     try:
         model.load_state_dict(load_file(path))
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, OSError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[-1].strip()
         raise ArtifactError(
             f"{path} does not fit a {kind} model for {dimension}-dimensional vectors: {reason}. Run jobs/train_linker.py again."

@@ -4,12 +4,16 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from deeped_ray.artifacts import ArtifactError, KnowledgeBase
 from deeped_ray.linking import inputs as inputs_module
 from deeped_ray.linking.inputs import windows_of
-from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.linker import Linker, load_model
+from deeped_ray.linking.model import ModelConfig
 from deeped_ray.types import DeepEdError, Document, Mention
 
 HOCKEY = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
@@ -137,4 +141,25 @@ def test_the_prior_linker_needs_only_the_corpus(mini_kb: KnowledgeBase, tmp_path
 def test_a_knowledge_base_without_a_model_names_the_job(local_ray_session: None, tmp_path: object) -> None:
     kb = KnowledgeBase(str(tmp_path), create=True)
     with pytest.raises(ArtifactError, match=r"No linker part .* jobs/train_linker\.py"):
+        Linker.open(kb)
+
+
+def test_weights_of_another_shape_are_named(mini_kb: KnowledgeBase, tmp_path: Path) -> None:
+    save_file({"A": torch.ones(7)}, tmp_path / "global.safetensors")
+    with pytest.raises(ArtifactError, match=r"does not fit a global model for 100-dimensional vectors.*train_linker"):
+        load_model(tmp_path / "global.safetensors", "global", ModelConfig(), dimension=100)
+    (tmp_path / "global.safetensors").write_bytes(b"not a checkpoint")
+    with pytest.raises(ArtifactError, match="does not fit"):
+        load_model(tmp_path / "global.safetensors", "global", ModelConfig(), dimension=100)
+
+
+def test_a_model_fitted_to_other_vectors_is_refused(mini_kb: KnowledgeBase, tmp_path: Path) -> None:
+    shutil.copytree(mini_kb.root, tmp_path / "kb")
+    kb = KnowledgeBase(tmp_path / "kb")
+    part = kb.open("vectors")
+    with kb.write("vectors", config={**part.config, "note": "others"}, parents=("corpus", "words")) as folder:
+        for path in part.path.iterdir():
+            shutil.copy(path, folder / path.name)
+        np.save(folder / "vectors.npy", -np.asarray(part.array("vectors")))
+    with pytest.raises(ArtifactError, match=r"linker.*vectors.*jobs/train_linker\.py"):
         Linker.open(kb)

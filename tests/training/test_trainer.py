@@ -66,8 +66,9 @@ def test_context_and_coherence_beat_the_prior(mini_kb: KnowledgeBase) -> None:
     reports = evaluate(mini_kb, EvaluationConfig())
     accuracy: dict[str, float] = {report.model: report.result.scores.accuracy for report in reports}
     assert accuracy["prior"] == pytest.approx(0.532, abs=0.005)
-    assert accuracy["local"] > accuracy["prior"] + 0.08
-    assert accuracy["global"] > accuracy["prior"] + 0.08
+    # another machine rounds otherwise: a few of 235 mentions may fall to the other side
+    assert accuracy["local"] == pytest.approx(0.711, abs=0.025)
+    assert accuracy["global"] == pytest.approx(0.736, abs=0.025)
 
 
 def test_some_documents_only_joint_inference_gets_right(mini_kb: KnowledgeBase) -> None:

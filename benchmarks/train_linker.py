@@ -22,7 +22,7 @@ from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.model import LinkerModel, ModelConfig
 from deeped_ray.training.config import TrainingConfig
-from deeped_ray.training.fitting import encode, train_epoch
+from deeped_ray.training.fitting import encode, optimizer_of, train_epoch
 
 AIDA_MENTIONS = 18_448
 CPU = torch.device("cpu")
@@ -88,16 +88,16 @@ def plain_rho(model: LinkerModel, document: PlainDocument, tables: tuple[torch.T
     """Scores [n, S] of one document: every mention gathers its vectors, messages are torch operators."""
     words, entities = tables[0][document.words], tables[1][document.entities]  # [n, K, d], [n, S, d]
     config, mask = model.config, document.is_candidate
-    u = ((entities * model.A) @ words.transpose(1, 2)).masked_fill(~mask[..., None], -1e30).amax(dim=1)
+    u = (times(entities, model.A) @ words.transpose(1, 2)).masked_fill(~mask[..., None], -1e30).amax(dim=1)
     u = u.masked_fill(~document.is_word, -1e30)
     best = u.topk(config.kept_words(model.kind), dim=-1)
     beta = best.values.softmax(dim=-1) * document.is_word.gather(1, best.indices)
     kept = words.gather(1, best.indices[..., None].expand(-1, -1, words.shape[-1]))
-    psi = config.psi_scale * ((entities * model.B) @ (beta[:, None] @ kept).transpose(1, 2)).squeeze(-1)
+    psi = config.psi_scale * (times(entities, model.B) @ (beta[:, None] @ kept).transpose(1, 2)).squeeze(-1)
     if model.kind == "local":
         evidence = psi
     else:
-        scores = torch.einsum("isd,jrd->isjr", entities * model.C, entities)[None]
+        scores = torch.einsum("isd,jrd->isjr", times(entities, model.C), entities)[None]
         scale = config.psi_scale * lbp.pairwise_scale(mask.any(dim=-1)[None], counts_itself=bool(config.counts_itself))
         mu = lbp.propagate(
             psi[None],
@@ -110,6 +110,10 @@ def plain_rho(model: LinkerModel, document: PlainDocument, tables: tuple[torch.T
         evidence = (lbp.marginal if config.belief == "probability" else lbp.log_marginal)(mu, mask[None])[0]
     rho: torch.Tensor = model.f(torch.stack([evidence, document.log_prior], dim=-1)).squeeze(-1)
     return rho.masked_fill(~mask, -1e30)
+
+
+def times(vectors: torch.Tensor, form: torch.Tensor) -> torch.Tensor:
+    return vectors * form if form.dim() == 1 else vectors @ form
 
 
 def plain_epoch(
@@ -136,6 +140,7 @@ def main() -> None:
         "--documents", type=int, default=946, metavar="N", help="random documents (default: AIDA's 946)"
     )
     parser.add_argument("--rounds", type=int, default=10, metavar="T", help="of both (default: the paper's 10)")
+    parser.add_argument("--forms", choices=["diagonal", "full"], default="diagonal", help="(default: as in the paper)")
     parser.add_argument("--model", choices=["local", "global"], default="global")
     args = parser.parse_args()
     if args.train:
@@ -149,7 +154,7 @@ def main() -> None:
         vectors = stand_in.word_vectors, stand_in.entity_vectors
     tables = torch.from_numpy(np.array(vectors[0])), torch.from_numpy(np.array(vectors[1]))
     dimension = tables[0].shape[1]
-    config, training = ModelConfig(rounds=args.rounds), TrainingConfig()
+    config, training = ModelConfig(rounds=args.rounds, forms=args.forms), TrainingConfig()
     torch.manual_seed(0)
     model = LinkerModel(args.model, config, dimension=dimension)
     batches = [collate([document]) for document in documents]
@@ -159,7 +164,7 @@ def main() -> None:
         torch.testing.assert_close(plain_rho(model, alone, tables), ours_rho, atol=1e-3, rtol=1e-4)
     num_mentions = sum(map(len, documents))
 
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    optimizer = optimizer_of(model, training)
     seconds = best_seconds(
         lambda: train_epoch(model, optimizer, documents, collate, training, (0, 1), (1e-4, 1e-4), CPU)
     )

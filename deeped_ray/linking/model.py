@@ -57,7 +57,7 @@ class ModelConfig:
     unary: Annotated[
         Literal["context", "score"], "what a mention itself says of its candidates: Psi, or Psi and prior together"
     ] = "context"
-    forms: Annotated[Literal["diagonal", "full"], "A, B, C as diagonals or as full matrices"] = "diagonal"
+    forms: Annotated[Literal["full", "diagonal"], "A, B, C as full matrices, or as diagonals (paper)"] = "full"
     hidden_units: Annotated[int, "hidden units of f"] = 100
     psi_scale: Annotated[float, "factor on Psi and Phi at the start; vectors of unit length make them small"] = 3.0
     max_norm: Annotated[float, "norm to which each weight tensor of f is cut back after a step; 0: never"] = 0.0
@@ -149,6 +149,11 @@ class LinkerModel(nn.Module):
         """f(evidence, log p(e|m))."""
         rho: Tensor = f(torch.stack([evidence, batch.log_prior], dim=-1)).squeeze(-1)
         return rho.masked_fill(~batch.is_candidate, _LOWEST)
+
+    @property
+    def matrices(self) -> list[nn.Parameter]:
+        """Those of A, B, C that are full: many weights, which learn more slowly."""
+        return [parameter for name, parameter in self.named_parameters() if name in "ABC" and parameter.dim() == 2]
 
     @torch.no_grad()
     def project_(self) -> None:

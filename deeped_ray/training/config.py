@@ -28,6 +28,9 @@ class TrainingConfig:
     ] = "decay"
     learning_rate: Annotated[float, "Adam's learning rate; the paper's is 1e-4"] = 1e-2
     final_learning_rate: Annotated[float, "learning rate in the end; the paper's is 1e-5"] = 5e-4
+    matrix_rate: Annotated[
+        float, "learning rate of full A, B, C as a share of the others': as fast as these, they learn AIDA by heart"
+    ] = 0.03
     late_accuracy: Annotated[float, "validation accuracy at which --schedule drop drops"] = 0.9
     epochs: Annotated[int, "most passes over the training documents; the paper's: 1250"] = 6
     validate_every: Annotated[int, "epochs between validations; each also writes a checkpoint"] = 1
@@ -44,8 +47,10 @@ class TrainingConfig:
             )
         if self.train_candidates and not self.dev_candidates:
             raise DeepEdError("--train-candidates without --dev-candidates: both sets must be seen alike.")
-        if self.margin <= 0 or self.learning_rate < 0 or self.final_learning_rate <= 0:
-            raise DeepEdError("--margin and --final-learning-rate must be positive, --learning-rate not negative.")
+        if min(self.margin, self.final_learning_rate, self.matrix_rate) <= 0 or self.learning_rate < 0:
+            raise DeepEdError(
+                "--margin, --final-learning-rate and --matrix-rate must be positive, --learning-rate not negative."
+            )
 
     @property
     def kinds(self) -> list[ModelKind]:

@@ -96,7 +96,7 @@ def fit_model(
     """Fit one model from where `run` left it; yields the newest history row after every validation."""
     torch.manual_seed(name.seed)
     model = LinkerModel(name.kind, model_config, dimension=inputs.words.vectors.shape[1]).to(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=training.learning_rate)
+    optimizer = optimizer_of(model, training)
     validations = run.validations(name)
     if validations:
         model.load_state_dict(run.fits[str(name)]["last"])
@@ -134,6 +134,16 @@ def fit_model(
             yield run.history[-1]
         if is_first:
             progress.advance(note=f"loss {loss:.4f}, best dev accuracy {max(best, 0):.1%}")
+
+
+def optimizer_of(model: LinkerModel, training: TrainingConfig) -> torch.optim.Adam:
+    """Adam, with full matrices as a group of their own."""
+    slow = {id(parameter) for parameter in model.matrices}
+    groups = [
+        {"params": [p for p in model.parameters() if (id(p) in slow) == is_slow], "share": share}
+        for is_slow, share in ((True, training.matrix_rate), (False, 1.0))
+    ]
+    return torch.optim.Adam([group for group in groups if group["params"]], lr=training.learning_rate)
 
 
 def train_epoch(
@@ -242,7 +252,7 @@ def _learning_rates(validations: Sequence[dict[str, Any]], training: TrainingCon
 
 def _set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group["share"]
 
 
 # -- gradients over workers

@@ -142,7 +142,7 @@ def test_extreme_inputs_give_finite_scores_and_gradients(product: lbp.Product) -
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_full_matrices_that_are_diagonal_change_nothing(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
-    diagonal = LinkerModel("global", CONFIG, dimension=5)
+    diagonal = LinkerModel("global", replace(CONFIG, forms="diagonal"), dimension=5)
     full = LinkerModel("global", replace(CONFIG, forms="full"), dimension=5)
     full.f.load_state_dict(diagonal.f.state_dict())
     with torch.no_grad():
@@ -175,7 +175,7 @@ def test_the_prior_can_take_part_in_the_unary_factor() -> None:
 
 
 def test_gradients_of_the_whole_model_pass_gradcheck() -> None:
-    model = LinkerModel("global", replace(CONFIG, psi_scale=1.0), dimension=5).double()
+    model = LinkerModel("global", replace(CONFIG, forms="diagonal", psi_scale=1.0), dimension=5).double()
     batch = random_batch(seed=6)
 
     def loss(A: torch.Tensor, B: torch.Tensor, C: torch.Tensor) -> torch.Tensor:

@@ -73,7 +73,7 @@ def corpus_kb(local_ray_session: None, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture(scope="session")
 def mini_kb(corpus_kb: KnowledgeBase) -> KnowledgeBase:
     """The same with a trained linker: what `make demo` makes."""
-    train_linker(corpus_kb, MINI_TRAINING, ModelConfig(), CandidateConfig(), WorkerConfig())
+    train_linker(corpus_kb, MINI_TRAINING, ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig())
     return corpus_kb
 
 

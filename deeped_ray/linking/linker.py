@@ -62,15 +62,14 @@ class Linker:
         if kind == "prior":
             return []
         part = kb.open("linker")
-        seeds = range(
-            part.config["training"]["seed"], part.config["training"]["seed"] + part.config["training"]["seeds"]
-        )
-        return [cls._fitted(part, kind, inputs, weights_path(part.path, kind, seed=seed)) for seed in seeds]
+        first, count = part.config["training"]["seed"], part.config["training"]["seeds"]
+        paths = [weights_path(part.path, kind, seed=seed) for seed in range(first, first + count)]
+        return [cls._fitted(part, kind, inputs, path) for path in paths]
 
     @classmethod
     def _fitted(cls, part: Part, kind: ModelKind, inputs: LinkerInputs, weights: Path) -> "Linker":
         if not weights.exists():
-            kb = part.path.parent
+            kb = part.path.parent.parent
             raise ArtifactError(
                 f"The linker part of {kb} has no {kind} model. Run jobs/train_linker.py --kb {kb} --model both."
             )

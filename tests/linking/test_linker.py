@@ -163,3 +163,15 @@ def test_a_model_fitted_to_other_vectors_is_refused(mini_kb: KnowledgeBase, tmp_
         np.save(folder / "vectors.npy", -np.asarray(part.array("vectors")))
     with pytest.raises(ArtifactError, match=r"linker.*vectors.*jobs/train_linker\.py"):
         Linker.open(kb)
+
+
+def test_a_model_that_was_not_fitted_is_named(mini_kb: KnowledgeBase, tmp_path: Path) -> None:
+    shutil.copytree(mini_kb.root, tmp_path / "kb")
+    kb = KnowledgeBase(tmp_path / "kb")
+    part = kb.open("linker")
+    with kb.write("linker", config=part.config, parents=("corpus", "words", "vectors")) as folder:
+        shutil.copy(part.path / "local.safetensors", folder)
+    with pytest.raises(
+        ArtifactError, match=r"has no global model\. Run jobs/train_linker\.py --kb \S+/kb --model both"
+    ):
+        Linker.open(kb)

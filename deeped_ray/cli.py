@@ -16,9 +16,12 @@ from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.embeddings.words import Words, ranked_words
+from deeped_ray.evaluation.datasets import SPECS
+from deeped_ray.evaluation.detection import evaluate_detection
 from deeped_ray.evaluation.relatedness import RelatednessConfig, relatedness
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate, write_json
-from deeped_ray.evaluation.tables import describe, report_text, table
+from deeped_ray.evaluation.tables import describe, detection_table, report_text, table
+from deeped_ray.linking.detection import DetectionConfig, open_detector
 from deeped_ray.linking.linker import Linker, Span
 from deeped_ray.options import USER_ERROR, OneLineParser, add_options, config_from
 from deeped_ray.types import DeepEdError
@@ -64,6 +67,19 @@ def _parser() -> argparse.ArgumentParser:
         "--model", choices=("prior", "local", "global"), default="global", help="which linker (default: global)"
     )
     link.add_argument("--words", type=int, default=8, metavar="N", help="attended words to show (default: 8)")
+
+    detect = _command(
+        commands,
+        "detect",
+        _detect,
+        "find the mentions of a text, or score how well they are found",
+        'deeped detect --kb KB "Scotland beat Australia at Murrayfield."',
+    )
+    detect.add_argument("text", nargs="?", help="the text, or - to read it from standard input")
+    detect.add_argument(
+        "--dataset", action="append", default=[], help=f"score on annotated documents instead, repeatable: {SPECS}"
+    )
+    add_options(detect, DetectionConfig)
 
     mention = _command(
         commands, "mention", _mention, "show what a name can mean, with p(e|m)", 'deeped mention --kb KB "Apple"'
@@ -134,6 +150,19 @@ def _link(args: argparse.Namespace) -> tuple[Any, str]:
     return [asdict(prediction) for prediction in predictions], "\n\n".join(
         describe(prediction, num_words=args.words) for prediction in predictions
     )
+
+
+def _detect(args: argparse.Namespace) -> tuple[Any, str]:
+    if (args.text is None) == (not args.dataset):
+        raise DeepEdError("Give either a text or --dataset.")
+    detector = open_detector(KnowledgeBase(args.kb).open("corpus"), config_from(args, DetectionConfig))
+    if args.dataset:
+        reports = [evaluate_detection(detector.spans, spec) for spec in args.dataset]
+        return [asdict(report) for report in reports], detection_table(reports)
+    text = sys.stdin.read() if args.text == "-" else args.text
+    rows = [(start, end, text[start:end]) for start, end in detector.spans(text)]
+    columns = ["start", "end", "mention"]
+    return [dict(zip(columns, row, strict=True)) for row in rows], table(columns, rows)
 
 
 def _mention(args: argparse.Namespace) -> tuple[Any, str]:

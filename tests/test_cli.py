@@ -44,6 +44,16 @@ def test_link_of_an_unknown_name_says_why(kb: str, capsys: pytest.CaptureFixture
     assert out.strip() == "'Zorblatt' [0:8] -> nothing: no entity is known by this name"
 
 
+def test_detect_finds_mentions_or_scores_them(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "detect", "--kb", kb, "--json", TEXT)
+    found = json.loads(out)
+    assert {"start": 28, "end": 39, "mention": "Stanley Cup"} in found
+    assert all(TEXT[row["start"] : row["end"]] == row["mention"] for row in found)
+    code, out, _ = run(capsys, "detect", "--kb", kb, "--dataset", "mini:test")
+    assert code == 0
+    assert "mini:test  linked, others ignored" in out
+
+
 def test_mention_lists_candidates_with_priors(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "mention", "--kb", kb, "--json", "Apple")
     found = json.loads(out)
@@ -112,6 +122,9 @@ def test_info_shows_what_is_damaged_or_stale(
         (["neighbors", "--kb", "{kb}", "Appel"], "No entity 'Appel'"),
         (["mention", "--kb", "nowhere", "Apple"], "No knowledge base at"),
         (["info", "."], "holds no parts"),
+        (["detect", "--kb", "{kb}"], "Give either a text or --dataset"),
+        (["detect", "--kb", "{kb}", "--min-name-share", "2", "x"], "--min-name-share must lie between 0 and 1"),
+        (["detect", "--kb", "{kb}", "--dataset", "aida:nowhere"], "Cannot read nowhere"),
         (["evaluate", "--kb", "{kb}", "--dataset", "aida:nowhere"], "Cannot read nowhere"),
         (
             ["evaluate", "--kb", "{kb}", "--json", "/nowhere/out.json", "--model", "prior"],

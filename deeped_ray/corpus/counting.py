@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from deeped_ray.artifacts import Part
 from deeped_ray.compressed import read_lines
-from deeped_ray.corpus import cooccurrence, entities, heldout, priors
+from deeped_ray.corpus import cooccurrence, entities, heldout, occurrences, priors
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS
 from deeped_ray.corpus.pages import page_shards, read_pages
@@ -81,6 +81,7 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
         )
     )
     _join_pieces(pieces, folder, num_partitions)
+    peaks.append(_count_occurrences(shards, work, pieces, folder, num_partitions))
     num_held_out = heldout.join(sorted(work.glob("heldout-*.parquet")), folder)
     page_offsets, page_counts = (
         np.load(folder / f"{PAGE_WORDS}.offsets.npy"),
@@ -253,6 +254,9 @@ def _reduce_partition(
     paths = sorted(work.glob("mentions-*.arrow"))
     priors.reduce_mentions(paths, partition, pieces, f"mentions-{partition:04d}", rule=rule, uniform_sources=uniform)
     first, last = (-(-border * num_entities // num_partitions) for border in (partition, partition + 1))
+    occurrences.write_pieces(
+        f"{pieces}/mentions-{partition:04d}", read_strings(pieces, f"mentions-{partition:04d}").to_pylist()
+    )
     for name in (PAGE_WORDS, LINK_WORDS, GRAPH):
         cooccurrence.reduce_counts(
             sorted(work.glob(f"{name}-*.arrow")), partition, first, last, pieces / f"{name}-{partition:04d}"
@@ -277,6 +281,48 @@ def _join_pieces(pieces: Path, folder: Path, num_partitions: int) -> None:
     hashes = np.concatenate([np.load(pieces / f"{name}.hashes.npy") for name in names])
     write_hashed_strings(folder, "mentions", hashes, pa.chunked_array([read_strings(pieces, name) for name in names]))
     priors.join_folded([pieces / name for name in names], folder)
+    sizes = [len(np.load(pieces / f"{name}.hashes.npy", mmap_mode="r")) for name in names]
+    occurrences.join_pieces([f"{pieces}/{name}" for name in names], np.cumsum([0, *sizes]).tolist(), folder)
+
+
+def _count_occurrences(shards: list[Path], work: Path, pieces: Path, folder: Path, num_partitions: int) -> float:
+    """How often mentions stand in the text: a second pass, since only now it is known what they are."""
+    num_mentions = len(np.load(folder / "mentions.hashes.npy", mmap_mode="r"))
+    sizes = {shard: shard.stat().st_size for shard in shards}
+    todo = [shard for shard in shards if not _occurrences_of(shard, work).exists()]
+    progress = Progress("occurrences", "bytes of pages", sum(sizes.values()))
+    progress.skip(sum(sizes.values()) - sum(sizes[shard] for shard in todo))
+    peak = 0.0
+    for shard, memory in spread(_spill_occurrences, todo, work, folder, num_mentions, num_partitions):
+        peak = max(peak, memory)
+        progress.advance(sizes[shard], note=f"workers up to {peak:.2f} GiB")
+    items = list(range(num_partitions))
+    reducing = ("reduce", "partitions", _reduce_occurrences, items, work, pieces, num_mentions, num_partitions)
+    peak = max(peak, run_tasks(*reducing))
+    for name in ("pages", "linked_pages"):
+        found = [pieces / f"occurrences-{partition:04d}.{name}.npy" for partition in range(num_partitions)]
+        concatenate_arrays(found, folder / f"mentions.{name}.npy")
+    return peak
+
+
+def _spill_occurrences(shard: Path, work: Path, corpus: Path, num_mentions: int, num_partitions: int) -> float:
+    """Task: the mentions in the text of one shard."""
+    table = occurrences.count_shard(shard, occurrences.SequenceIndex(corpus))
+    partitions = partition_of_ids(table["mention"].to_numpy(), num_mentions, num_partitions)
+    spill(_occurrences_of(shard, work), table, partitions, num_partitions)
+    return peak_memory_gib()
+
+
+def _reduce_occurrences(partition: int, work: Path, pieces: Path, num_mentions: int, num_partitions: int) -> float:
+    """Task: one partition of the counts of occurrences."""
+    first, last = (-(-border * num_mentions // num_partitions) for border in (partition, partition + 1))
+    paths = sorted(work.glob("occurrences-*.arrow"))
+    occurrences.reduce_counts(paths, partition, first, last, f"{pieces}/occurrences-{partition:04d}")
+    return peak_memory_gib()
+
+
+def _occurrences_of(shard: Path, work: Path) -> Path:
+    return work / f"occurrences-{shard.stem}.arrow"
 
 
 class _Names:

@@ -1,11 +1,12 @@
 """Dump -> knowledge base, on Ray: the parts `pages` (parsed text and links) and `corpus` (catalogue, priors, counts).
 
-    parse     one task per shard of the dump: pages with text and links as Parquet; titles and words spilled by hash
-    merge     one task per partition: distinct titles; distinct words with their frequencies
-    resolve   driver: redirects, and which titles are entities, in numpy arrays
-    count     one task per parsed shard: where its links lead; mentions, words and edges spilled by partition
-    sources   one task per shard of every further source of priors
-    reduce    one task per partition: pieces of the mention table and of the CSR arrays, joined by the driver
+    parse         one task per shard of the dump: pages with text and links as Parquet; titles and words spilled by hash
+    merge         one task per partition: distinct titles; distinct words with their frequencies
+    resolve       driver: redirects, and which titles are entities, in numpy arrays
+    count         one task per parsed shard: where its links lead; mentions, words and edges spilled by partition
+    sources       one task per shard of every further source of priors
+    reduce        one task per partition: pieces of the mention table and of the CSR arrays, joined by the driver
+    occurrences   one task per parsed shard: on how many pages each mention stands, and on how many as a link
 
 Every task writes whole files into the run's folder; after a kill the same command goes on with those that are
 missing. No process holds more than a shard, a partition, or a few numbers per title, and the result does not depend on

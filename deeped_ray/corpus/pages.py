@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deeped_ray.artifacts import Part
 from deeped_ray.types import Link, Page
 
+_BATCH_PAGES = 256
 _LINK = pa.struct([("start", pa.int32()), ("end", pa.int32()), ("target", pa.string())])
 _SCHEMA = pa.schema(
     [
@@ -44,6 +49,26 @@ def read_pages(shard: Path) -> Iterator[Page]:
     for row in pq.read_table(shard).to_pylist():
         links = tuple(Link(**link) for link in row.pop("links"))
         yield Page(**row, links=links)
+
+
+class PageText(NamedTuple):
+    text: str
+    link_starts: npt.NDArray[np.int64]
+    link_ends: npt.NDArray[np.int64]
+
+
+def read_texts(shard: Path) -> Iterator[PageText]:
+    """The articles of one shard with the places of their links, in a fraction of the time that pages take."""
+    columns = ["text", "links", "redirect", "is_disambiguation"]
+    for batch in pq.ParquetFile(shard).iter_batches(_BATCH_PAGES, columns=columns):
+        is_article = pc.and_(pc.is_null(batch["redirect"]), pc.invert(batch["is_disambiguation"]))
+        articles = batch.filter(is_article)
+        links = articles["links"]
+        borders = links.offsets.to_numpy()
+        starts, ends = (links.values.field(name).to_numpy().astype(np.int64) for name in ("start", "end"))
+        for number, text in enumerate(articles["text"].to_pylist()):
+            cells = slice(borders[number], borders[number + 1])
+            yield PageText(text, starts[cells], ends[cells])
 
 
 def page_shards(part: Part) -> list[Path]:

@@ -11,15 +11,15 @@ from deeped_ray.types import DeepEdError, Document, Mention
 NOT_IN_WIKIPEDIA = "--NME--"
 
 
-def read_aida(path: Path) -> Iterator[Document]:
-    """Documents with their linked mentions; mentions marked as outside Wikipedia are left out."""
+def read_aida(path: Path, *, with_unlinked: bool = False) -> Iterator[Document]:
+    """Documents with their linked mentions; those marked as outside Wikipedia are left out, or have no gold title."""
     name: str | None = None
-    builder = _DocumentBuilder()
+    builder = _DocumentBuilder(with_unlinked)
     for number, line in enumerate(read_lines(path), start=1):
         if line.startswith("-DOCSTART-"):
             if name is not None:
                 yield builder.finish(name)
-            name, builder = line.removeprefix("-DOCSTART-").strip().strip("()"), _DocumentBuilder()
+            name, builder = line.removeprefix("-DOCSTART-").strip().strip("()"), _DocumentBuilder(with_unlinked)
         elif name is None and line.strip():
             raise DeepEdError(
                 f"{path}, line {number}: expected '-DOCSTART- (name)', found {line[:40]!r}. Is this an AIDA-YAGO2 file?"
@@ -36,7 +36,8 @@ def read_aida(path: Path) -> Iterator[Document]:
 class _DocumentBuilder:
     """Joins tokens by spaces and sentences by line breaks, and keeps the places of mentions."""
 
-    def __init__(self) -> None:
+    def __init__(self, with_unlinked: bool) -> None:
+        self._with_unlinked = with_unlinked
         self._pieces: list[str] = []
         self._length = 0
         self._mentions: list[Mention] = []
@@ -70,7 +71,7 @@ class _DocumentBuilder:
         self._separator = " "
 
     def _close(self) -> None:
-        if self._open and self._open[1] is not None:
+        if self._open and (self._open[1] is not None or self._with_unlinked):
             start, title, page_id = self._open
             self._mentions.append(Mention(start, self._length, title, page_id, self._number))
         self._open = None

@@ -15,10 +15,14 @@ SPECS = (
 )
 
 
-def read_dataset(spec: str) -> list[Document]:
-    """All documents of a data set, with the mentions that are linked to Wikipedia."""
+def read_dataset(spec: str, *, with_unlinked: bool = False) -> list[Document]:
+    """All documents of a data set, with the mentions that are linked to Wikipedia.
+
+    Of AIDA's layout, those marked as outside Wikipedia can be had too, without a gold title.
+    """
     kind, path = _parse(spec)
-    documents = list(READERS[kind](path))
+    is_aida = READERS[kind] is read_aida
+    documents = list(read_aida(path, with_unlinked=with_unlinked) if is_aida else READERS[kind](path))
     if not documents:
         raise DeepEdError(f"{path} holds no document. Expected {SPECS}.")
     return documents

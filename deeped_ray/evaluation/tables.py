@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from deeped_ray.evaluation.detection import DetectionReport
 from deeped_ray.evaluation.metrics import ERROR_KINDS, LINK_CLASSES, PRIOR_CLASSES, Share, mean_and_interval
 from deeped_ray.evaluation.report import Case, Report
 from deeped_ray.types import Prediction
@@ -50,6 +51,24 @@ def report_table(reports: Sequence[Report]) -> str:
         headers.append("over seeds %")
         rows = [[*row, _over_seeds(report.by_seed)] for row, report in zip(rows, reports, strict=True)]
     return _table_of(reports, headers, rows)
+
+
+def detection_table(reports: Sequence[DetectionReport]) -> str:
+    """Precision, recall and F1 of spans, one row a reading of the annotation."""
+    headers = ["data set", "annotated mentions", "number", "found", "P %", "R %", "F1 %", "characters/s"]
+    rows = [
+        [
+            report.name,
+            scores.against,
+            scores.annotated,
+            scores.found,
+            *map(_percent, (scores.precision, scores.recall, scores.f1)),
+            int(report.characters_per_s),
+        ]
+        for report in reports
+        for scores in report.scores
+    ]
+    return table(headers, rows)
 
 
 def _over_seeds(accuracies: Sequence[float]) -> str:

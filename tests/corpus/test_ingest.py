@@ -81,6 +81,26 @@ def test_priors_count_links_after_redirects_and_titles_once(kb: KnowledgeBase) -
     assert [candidate.support for candidate in mentions.candidates("apples")] == [1]
 
 
+def test_mentions_know_on_how_many_pages_they_stand_and_are_linked(kb: KnowledgeBase) -> None:
+    corpus = kb.open("corpus")
+    mentions = StringIndex(corpus.path, "mentions")
+    counts = {
+        mentions[row]: (int(pages), int(linked))
+        for row, (pages, linked) in enumerate(
+            zip(corpus.array("mentions.pages"), corpus.array("mentions.linked_pages"), strict=True)
+        )
+    }
+    # not the disambiguation page, where every name is a link; "apples" is another mention than "apple"
+    assert counts == {
+        "Apple": (2, 2),
+        "apple": (1, 1),
+        "apples": (1, 1),
+        "Apple Inc.": (0, 0),
+        "Apple Computer": (0, 0),
+        "Orchard": (0, 0),
+    }
+
+
 def test_words_are_counted_per_entity_from_page_and_links(kb: KnowledgeBase) -> None:
     corpus = kb.open("corpus")
     vocabulary = StringIndex(corpus.path, "vocabulary")

@@ -1,0 +1,69 @@
+"""How well mentions are found in raw text: spans against those that people marked, both ends alike (strong match)."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from deeped_ray.evaluation.datasets import read_dataset
+from deeped_ray.types import Document
+
+
+@dataclass(frozen=True)
+class DetectionScores:
+    """Counts of spans, and the rates that follow."""
+
+    against: str
+    """Which annotated spans were to be found."""
+    annotated: int
+    found: int
+    correct: int
+
+    @property
+    def precision(self) -> float:
+        return self.correct / self.found if self.found else 0.0
+
+    @property
+    def recall(self) -> float:
+        return self.correct / self.annotated if self.annotated else 0.0
+
+    @property
+    def f1(self) -> float:
+        total = self.annotated + self.found
+        return 2 * self.correct / total if total else 0.0
+
+
+@dataclass(frozen=True)
+class DetectionReport:
+    dataset: str
+    scores: tuple[DetectionScores, ...]
+    characters_per_s: float
+
+    @property
+    def name(self) -> str:
+        """The data set without its folders."""
+        return self.dataset.rstrip("/").rpartition("/")[2]
+
+
+def evaluate_detection(spans_of: Callable[[str], list[tuple[int, int]]], spec: str) -> DetectionReport:
+    documents = read_dataset(spec, with_unlinked=True)
+    start = time.monotonic()
+    found = [set(spans_of(document.text)) for document in documents]
+    seconds = time.monotonic() - start
+    num_characters = sum(len(document.text) for document in documents)
+    return DetectionReport(spec, score_spans(documents, found), num_characters / seconds if seconds else 0.0)
+
+
+def score_spans(documents: Sequence[Document], found: Sequence[set[tuple[int, int]]]) -> tuple[DetectionScores, ...]:
+    """Three readings of the mentions that are annotated as outside Wikipedia (gold None): finding one is wrong; it counts
+    neither way; it is right."""
+    linked = [{(m.start, m.end) for m in document.mentions if m.gold is not None} for document in documents]
+    every = [{(m.start, m.end) for m in document.mentions} for document in documents]
+    num_found = sum(map(len, found))
+    right = sum(len(spans & gold) for spans, gold in zip(found, linked, strict=True))
+    right_of_all = sum(len(spans & gold) for spans, gold in zip(found, every, strict=True))
+    num_linked, num_all = sum(map(len, linked)), sum(map(len, every))
+    return (
+        DetectionScores("linked", num_linked, num_found, right),
+        DetectionScores("linked, others ignored", num_linked, num_found - (right_of_all - right), right),
+        DetectionScores("all", num_all, num_found, right_of_all),
+    )

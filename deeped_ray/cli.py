@@ -10,11 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from deeped_ray import __version__
 from deeped_ray.artifacts import ArtifactError, KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.index import EntityIndex
+from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.words import Words, ranked_words
 from deeped_ray.evaluation.datasets import SPECS
 from deeped_ray.evaluation.detection import evaluate_detection
@@ -90,10 +93,11 @@ def _parser() -> argparse.ArgumentParser:
         commands,
         "neighbors",
         _neighbors,
-        "show what is close to an entity",
-        'deeped neighbors --kb KB "Apple Inc." --words',
+        "show what is close to an entity, to a mix of several, or to a text",
+        'deeped neighbors --kb KB "Apple Inc." "Fruit"',
     )
-    neighbors.add_argument("title", help="title of the entity, or a redirect to it")
+    neighbors.add_argument("title", nargs="*", help="title of an entity, or a redirect to it; several are mixed")
+    neighbors.add_argument("--text", help="a text, mixed with the titles if there are any")
     neighbors.add_argument("--words", action="store_true", help="closest words instead of entities")
     neighbors.add_argument("--count", type=_positive, default=10, metavar="N", help="how many (default: 10)")
     neighbors.add_argument(
@@ -182,16 +186,19 @@ def _mention(args: argparse.Namespace) -> tuple[Any, str]:
 
 def _neighbors(args: argparse.Namespace) -> tuple[Any, str]:
     kb = KnowledgeBase(args.kb)
+    if not args.title and not args.text:
+        raise DeepEdError("Give the title of an entity, several, or --text.")
     catalogue = Catalogue(kb.open("corpus"))
-    entity_id = catalogue.require(args.title)
-    vector = kb.open("vectors").array("vectors")[entity_id]
+    entity_ids = [catalogue.require(title) for title in args.title]
+    vector = kb.open("vectors").array("vectors")[entity_ids].sum(axis=0)
+    if args.text:
+        vector = vector + TextEmbedder(kb).embed("", args.text)
+    vector = vector / (np.linalg.norm(vector) or 1)  # a mix has no unit length, and cosines are shown
     if args.words:
         rows = ranked_words(Words(kb.open("words")), vector, count=args.count, min_count=args.min_count)
     else:
-        nearest = EntityIndex(kb.open("index")).neighbors(vector, count=args.count + 1)
-        rows = [(catalogue.title(near.entity_id), near.similarity) for near in nearest if near.entity_id != entity_id][
-            : args.count
-        ]
+        nearest = EntityIndex.open(kb).neighbors(vector, count=args.count, without=entity_ids)
+        rows = [(catalogue.title(near.entity_id), near.similarity) for near in nearest]
     kind = "word" if args.words else "entity"
     return [{kind: name, "similarity": similarity} for name, similarity in rows], table([kind, "cosine"], rows)
 

@@ -71,6 +71,16 @@ def test_neighbors_are_entities_or_words(kb: str, capsys: pytest.CaptureFixture[
     assert "Apple" in words
 
 
+def test_neighbors_of_a_mix_and_of_a_text(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "neighbors", "--kb", kb, "--json", "Apple Inc.", "Stanley Cup")
+    mixed = {row["entity"] for row in json.loads(out)}
+    assert not mixed & {"Apple Inc.", "Stanley Cup"}
+    _, text, _ = run(
+        capsys, "neighbors", "--kb", kb, "--count", "5", "--text", "the goalkeeper scoring on the ice, hockey"
+    )
+    assert "hockey" in text.lower()
+
+
 def test_evaluate_prints_a_table_and_writes_json(kb: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out_file = tmp_path / "out.json"
     code, out, _ = run(
@@ -120,6 +130,7 @@ def test_info_shows_what_is_damaged_or_stale(
         (["link", "--kb", "{kb}", "--spans", "0:99", "short"], "Span 0:99 does not lie within the text"),
         (["link", "--kb", "{kb}", "--spans", "0:3,2:5", "short"], "overlap"),
         (["neighbors", "--kb", "{kb}", "Appel"], "No entity 'Appel'"),
+        (["neighbors", "--kb", "{kb}"], "Give the title of an entity"),
         (["mention", "--kb", "nowhere", "Apple"], "No knowledge base at"),
         (["info", "."], "holds no parts"),
         (["detect", "--kb", "{kb}"], "Give either a text or --dataset"),

@@ -1,59 +1,228 @@
-"""FAISS over entity vectors: which entities are related to an entity, or to any vector of the same space.
+"""FAISS over entity vectors: which entities are related to an entity, a text, a mix, or any vector of the same space.
 
-Reads the part `vectors`, writes `index`: `entities.faiss`, whose rows are entity ids.
+Reads the parts `vectors` and `corpus`, writes `index`:
+
+    entities.faiss      the index; entities without evidence, whose vectors are zero, are not in it
+    entities.rows.npy   row of the index -> entity id
+    summary.json        which kind was chosen, why, and its parameters
+    names.*             names that resemble others (`name_search`)
+
+What an approximate index proposes is ranked anew by the vectors themselves, memory-mapped from the part `vectors`: the
+codes need only be good enough to propose, and cosines are exact whatever the kind.
 """
 
+import json
+import logging
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import faiss
 import numpy as np
 import numpy.typing as npt
+from jaxtyping import Float, Int
 
-from deeped_ray.artifacts import KnowledgeBase, Part
+from deeped_ray.artifacts import ArtifactError, KnowledgeBase
+from deeped_ray.corpus.strings import read_strings
+from deeped_ray.embeddings.name_search import write_name_search
+from deeped_ray.types import DeepEdError
 
+Kind = Literal["exact", "ivf-sq", "ivf-pq"]
+PROPOSED = 100
+"""Entities that an approximate index proposes at least, to be ranked by their vectors."""
+MIN_APPROXIMATE = 64
 _FILE = "entities.faiss"
+_BLOCK = 100_000
+_TRAINING_POINTS = 64  # per list: more does not raise recall, and k-means is most of the building time
+# inverted lists of bytes are mapped by the first flag, flat codes by the second; blocks of 4-bit codes by neither
+_MAPPED = {"exact": faiss.IO_FLAG_MMAP_IFC, "ivf-sq": faiss.IO_FLAG_MMAP, "ivf-pq": 0}
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexConfig:
     """The search index over entity vectors."""
 
-    kind: Annotated[Literal["exact"], "inner product with every vector"] = "exact"
+    index_kind: Annotated[
+        Literal["auto", "exact", "ivf-sq", "ivf-pq"],
+        "exact: every vector; ivf-sq: inverted lists of a byte a number, memory-mapped; ivf-pq: of four bits for two"
+        " numbers, read into memory; auto: exact or ivf-pq, by size",
+    ] = "auto"
+    exact_up_to: Annotated[int, "auto: number of vectors up to which the index is exact"] = 100_000
+    lists: Annotated[
+        int | None, "inverted lists; default: the power of two nearest to twice the root of the vectors"
+    ] = None
+    probe_share: Annotated[float, "share of the lists that a query looks into: recall against speed"] = 0.25
+    index_seed: Annotated[int, "seed of the sample that lists and codes are learned from"] = 0
+
+    def __post_init__(self) -> None:
+        if self.exact_up_to < 0 or (self.lists is not None and self.lists < 1):
+            raise DeepEdError("--exact-up-to must not be negative, and --lists must be at least 1.")
+        if not 0 < self.probe_share <= 1:
+            raise DeepEdError(f"--probe-share {self.probe_share} must be above 0 and at most 1.")
+
+
+class Choice(NamedTuple):
+    """A kind of index with its parameters, and why this one."""
+
+    kind: Kind
+    reason: str
+    lists: int = 1
+    probes: int = 1
+
+
+def choose(num_vectors: int, config: IndexConfig) -> Choice:
+    if config.index_kind == "auto":
+        is_small = num_vectors <= max(config.exact_up_to, MIN_APPROXIMATE)
+        kind: Kind = "exact" if is_small else "ivf-pq"
+        relation = "at most" if is_small else "more than"
+        reason = f"{num_vectors:,} vectors are {relation} --exact-up-to {config.exact_up_to:,}"
+    else:
+        kind, reason = config.index_kind, "asked for by --index-kind"
+    if kind == "exact":
+        return Choice(kind, reason)
+    if num_vectors < MIN_APPROXIMATE:
+        raise DeepEdError(
+            f"--index-kind {kind} learns from at least {MIN_APPROXIMATE} vectors, here are {num_vectors}. Use exact."
+        )
+    lists = config.lists or 2 ** round(np.log2(2 * np.sqrt(num_vectors)))
+    lists = min(lists, num_vectors // 4)
+    return Choice(kind, reason, lists, max(1, round(config.probe_share * lists)))
+
+
+# -- making
+
+
+def build_index(kb: KnowledgeBase, config: IndexConfig) -> dict[str, Any]:
+    """Make the index part unless it is there already; returns what it is, and `build_seconds` if it was made now."""
+    made: dict[str, Any] = {}
+    parents = ["vectors", "corpus"]
+    if not (kb.is_current("index", config=config, parents=parents) and _is_sound(kb)):
+        with kb.write("index", config=config, parents=parents) as folder:
+            start = time.monotonic()
+            write_index(folder, np.asarray(kb.open("vectors").array("vectors")), config)
+            made["build_seconds"] = round(time.monotonic() - start, 1)
+            corpus = kb.open("corpus")
+            made["names"] = write_name_search(folder, read_strings(corpus.path, "titles"))
+    part = kb.open("index")
+    return {**json.loads((part.path / "summary.json").read_text()), **made}
+
+
+def _is_sound(kb: KnowledgeBase) -> bool:
+    try:
+        kb.open("index").check(_FILE)
+    except ArtifactError:
+        return False
+    return True
+
+
+def write_index(folder: Path, vectors: Float[np.ndarray, "E d"], config: IndexConfig) -> None:
+    """Fill a folder with the index of some vectors, which may be memory-mapped: they are read block by block."""
+    rows = _rows_with_evidence(vectors)
+    choice = choose(len(rows), config)
+    _log.info("index: %s, since %s", choice.kind, choice.reason)
+    index = _empty(vectors.shape[1], choice)
+    if choice.kind != "exact":
+        sample = np.random.default_rng(config.index_seed).permutation(rows)[: choice.lists * _TRAINING_POINTS]
+        index.train(vectors[np.sort(sample)])
+    for start in range(0, len(rows), _BLOCK):
+        index.add(vectors[rows[start : start + _BLOCK]])
+    faiss.write_index(index, str(folder / _FILE))
+    np.save(folder / "entities.rows.npy", rows.astype(np.int32))
+    size = (folder / _FILE).stat().st_size
+    summary = {
+        **choice._asdict(),
+        "entities": len(rows),
+        "without_evidence": len(vectors) - len(rows),
+        "bytes": size,
+        "share_of_exact": round(size / max(1, len(rows) * vectors.shape[1] * 4), 4),
+    }
+    (folder / "summary.json").write_text(json.dumps(summary, indent=2))
+
+
+def _rows_with_evidence(vectors: Float[np.ndarray, "E d"]) -> Int[np.ndarray, " rows"]:
+    blocks = (vectors[start : start + _BLOCK] for start in range(0, len(vectors), _BLOCK))
+    rows = [number * _BLOCK + np.flatnonzero(block.any(axis=1)) for number, block in enumerate(blocks)]
+    return np.concatenate(rows) if rows else np.zeros(0, np.int64)
+
+
+def _empty(dimension: int, choice: Choice) -> Any:
+    if choice.kind == "exact":
+        return faiss.IndexFlatIP(dimension)
+    # four bits for every two numbers, if they come in twos
+    code = "SQ8" if choice.kind == "ivf-sq" else f"PQ{dimension // 2 if dimension % 2 == 0 else dimension}x4fs"
+    index: Any = faiss.index_factory(dimension, f"IVF{choice.lists},{code}", faiss.METRIC_INNER_PRODUCT)
+    index.cp.niter = 10
+    index.cp.spherical = True  # vectors have unit length
+    index.cp.min_points_per_centroid = 1  # or faiss warns of small knowledge bases on stderr
+    index.nprobe = choice.probes
+    return index
+
+
+# -- searching
 
 
 class Neighbor(NamedTuple):
     entity_id: int
     similarity: float
-
-
-def build_index(kb: KnowledgeBase, config: IndexConfig) -> dict[str, Any]:
-    """Make the index part unless it is there already; returns its size."""
-    if not kb.is_current("index", config=config, parents=["vectors"]):
-        with kb.write("index", config=config, parents=["vectors"]) as folder:
-            vectors = kb.open("vectors").array("vectors")
-            index = faiss.IndexFlatIP(vectors.shape[1])
-            index.add(np.ascontiguousarray(vectors, dtype=np.float32))
-            faiss.write_index(index, str(folder / _FILE))
-    part = kb.open("index")
-    return {"entities": EntityIndex(part).num_entities, "bytes": (part.path / _FILE).stat().st_size}
+    """Cosine."""
 
 
 class EntityIndex:
-    """Reads an index part."""
+    """Answers with entities and cosines, nearest first; never with an entity that has no evidence."""
 
-    def __init__(self, part: Part) -> None:
-        self._index = faiss.read_index(str(part.path / _FILE))
+    def __init__(self, folder: Path, vectors: Float[np.ndarray, "E d"]) -> None:
+        summary = json.loads((folder / "summary.json").read_text())
+        self.kind: Kind = summary["kind"]
+        self._index = faiss.read_index(str(folder / _FILE), _MAPPED[self.kind])
+        self._rows: npt.NDArray[np.int32] = np.asarray(np.load(folder / "entities.rows.npy", mmap_mode="r"))
+        self._vectors = vectors
+
+    @classmethod
+    def open(cls, kb: KnowledgeBase) -> "EntityIndex":
+        part = kb.open("index")
+        part.check(_FILE)  # faiss trusts what it reads
+        return cls(part.path, np.asarray(kb.open("vectors").array("vectors")))
 
     @property
     def num_entities(self) -> int:
+        """Entities that can be found."""
         return int(self._index.ntotal)
 
-    def neighbors(self, vector: npt.NDArray[np.float32], *, count: int) -> list[Neighbor]:
-        """The entities with the largest inner product with a vector, nearest first."""
-        query = np.ascontiguousarray(vector, dtype=np.float32)[None]
-        similarities, entity_ids = self._index.search(query, max(0, min(count, self.num_entities)))
-        return [
-            Neighbor(int(entity_id), float(similarity))
-            for entity_id, similarity in zip(entity_ids[0], similarities[0], strict=True)
-        ]
+    def neighbors(self, vector: Float[np.ndarray, " d"], *, count: int, without: Sequence[int] = ()) -> list[Neighbor]:
+        """The entities nearest to a vector of any length, some left out; none for a vector of zeros."""
+        return self.search(vector[None], count=count, without=[without])[0]
+
+    def neighbors_of(self, entity_ids: Sequence[int], *, count: int) -> list[list[Neighbor]]:
+        """For each entity the nearest others."""
+        return self.search(self._vectors[list(entity_ids)], count=count, without=[[each] for each in entity_ids])
+
+    def neighbors_of_mix(self, weights: dict[int, float], *, count: int) -> list[Neighbor]:
+        """The entities nearest to a weighted sum of entities, other than these; a negative weight leads away."""
+        return self.neighbors(self.mix(weights), count=count, without=list(weights))
+
+    def mix(self, weights: dict[int, float]) -> Float[np.ndarray, " d"]:
+        mixed: npt.NDArray[np.float32] = np.array(list(weights.values()), np.float32) @ self._vectors[list(weights)]
+        return mixed
+
+    def search(
+        self, queries: Float[np.ndarray, "B d"], *, count: int, without: Sequence[Sequence[int]] | None = None
+    ) -> list[list[Neighbor]]:
+        """`neighbors` for many vectors at once."""
+        left_out = without or [()] * len(queries)
+        wanted = count + max(map(len, left_out), default=0)
+        proposed = wanted if self.kind == "exact" else max(PROPOSED, 10 * wanted)
+        norms = np.linalg.norm(queries, axis=1, keepdims=True)
+        units = np.ascontiguousarray(queries / np.where(norms > 0, norms, 1), dtype=np.float32)
+        similarities, rows = self._index.search(units, max(1, min(proposed, self.num_entities)))
+        found = []
+        for unit, norm, row, similarity, left in zip(units, norms, rows, similarities, left_out, strict=True):
+            is_row = (row >= 0) & (norm > 0)
+            entities = self._rows[row[is_row]]
+            cosines = similarity[is_row] if self.kind == "exact" else self._vectors[entities] @ unit
+            order = np.lexsort((entities, -cosines))[:wanted]
+            pairs = zip(entities[order].tolist(), cosines[order].tolist(), strict=True)
+            found.append([Neighbor(*pair) for pair in pairs if pair[0] not in left][:count])
+        return found

@@ -47,7 +47,7 @@ def test_stages_run_by_job_submit_beside_another_ray(
         folder = head.log.parent
         members = descendants(head.pid)
         commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in living(members)]
-    assert '{"stage": "build_index", "entities": 226' in capsys.readouterr().out
+    assert '{"stage": "build_index"' in capsys.readouterr().out
     assert any("time.sleep" in command for command in commands), "the job was not running"
     assert living(members) == []
     assert not folder.exists()

@@ -41,7 +41,7 @@ class Linking:
 
     def __init__(self, spec: str, kb: KnowledgeBase) -> None:
         self.name = spec
-        inputs = LinkerInputs(kb, CandidateConfig())
+        inputs = LinkerInputs(kb, CandidateConfig(coreference="none"))
         self.mentions = []
         for document in read_dataset(spec):
             known = KnownWords(document.text, inputs.words)
@@ -49,7 +49,7 @@ class Linking:
                 gold = inputs.catalogue.find(mention.gold) if mention.gold else None
                 ids = [candidate.entity_id for candidate in first]
                 context = known.around(mention, num_words=100)
-                if gold in ids and len(ids) > 1 and context:
+                if gold in ids and len(ids) > 1 and len(context):
                     average = inputs.words.vectors[context].mean(axis=0)
                     prior = np.log([max(candidate.prior, 1e-3) for candidate in first])
                     self.mentions.append((np.array(ids), ids.index(gold), prior, average / np.linalg.norm(average)))

@@ -47,7 +47,9 @@ def test_stages_run_by_job_submit_beside_another_ray(
         folder = head.log.parent
         members = descendants(head.pid)
         commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in living(members)]
-    assert '{"stage": "build_index"' in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert '{"stage": "build_index"' in out
+    assert '"entities": 226' in out
     assert any("time.sleep" in command for command in commands), "the job was not running"
     assert living(members) == []
     assert not folder.exists()

@@ -2,6 +2,7 @@
 
 import functools
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,10 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
     np.save(work / "page_ids.npy", titles["page_id"].to_numpy()[resolution.row_of_entity[: resolution.num_pages]])
 
     shards = page_shards(pages)
-    progress = Progress("count", "bytes of pages", sum(shard.stat().st_size for shard in shards))
-    todo = [shard for shard in shards if not (work / f"{GRAPH}-{shard.stem}.arrow").exists()]
-    progress.skip(sum(shard.stat().st_size for shard in set(shards) - set(todo)))
-    for shard, memory in spread(_count_shard, todo, work, folder, num_entities, config.link_window, num_partitions):
-        peaks.append(memory)
-        progress.advance(shard.stat().st_size, note=f"workers up to {max(peaks):.2f} GiB")
+    shared = (work, folder, num_entities, config.link_window, num_partitions)
+    peaks.append(
+        _over_shards("count", _count_shard, shards, lambda shard: work / f"{GRAPH}-{shard.stem}.arrow", *shared)
+    )
     summaries = [read_summary(work / f"{GRAPH}-{shard.stem}.arrow") for shard in shards]
     external = _read_sources(config, work, folder)
 
@@ -114,6 +113,21 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
     }
     write_json(folder / "summary.json", summary)
     return max(peaks)
+
+
+def _over_shards(
+    stage: str, task: Callable[..., float], shards: list[Path], target: Callable[[Path], Path], *shared: Any
+) -> float:
+    """Run a task for every shard of pages whose target an earlier run has not left; returns the largest peak of memory."""
+    sizes = {shard: shard.stat().st_size for shard in shards}
+    missing = [shard for shard in shards if not target(shard).exists()]
+    progress = Progress(stage, "bytes of pages", sum(sizes.values()))
+    progress.skip(sum(sizes.values()) - sum(sizes[shard] for shard in missing))
+    peak = 0.0
+    for shard, memory in spread(task, missing, *shared):
+        peak = max(peak, memory)
+        progress.advance(sizes[shard], note=f"workers up to {peak:.2f} GiB")
+    return peak
 
 
 def _read_persons(path: Path, folder: Path) -> list[int]:
@@ -288,14 +302,8 @@ def _join_pieces(pieces: Path, folder: Path, num_partitions: int) -> None:
 def _count_occurrences(shards: list[Path], work: Path, pieces: Path, folder: Path, num_partitions: int) -> float:
     """How often mentions stand in the text: a second pass, since only now it is known what they are."""
     num_mentions = len(np.load(folder / "mentions.hashes.npy", mmap_mode="r"))
-    sizes = {shard: shard.stat().st_size for shard in shards}
-    todo = [shard for shard in shards if not _occurrences_of(shard, work).exists()]
-    progress = Progress("occurrences", "bytes of pages", sum(sizes.values()))
-    progress.skip(sum(sizes.values()) - sum(sizes[shard] for shard in todo))
-    peak = 0.0
-    for shard, memory in spread(_spill_occurrences, todo, work, folder, num_mentions, num_partitions):
-        peak = max(peak, memory)
-        progress.advance(sizes[shard], note=f"workers up to {peak:.2f} GiB")
+    shared = (work, folder, num_mentions, num_partitions)
+    peak = _over_shards("occurrences", _spill_occurrences, shards, lambda shard: _occurrences_of(shard, work), *shared)
     items = list(range(num_partitions))
     reducing = ("reduce", "partitions", _reduce_occurrences, items, work, pieces, num_mentions, num_partitions)
     peak = max(peak, run_tasks(*reducing))

@@ -133,7 +133,7 @@ def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
 
 
 def _accuracy(linker: Linker, documents: Sequence[Document]) -> float:
-    return evaluate_linker(linker, documents, dataset="", model="global").result.scores.accuracy
+    return Result(_outcomes(linker, documents, linker.link_batch(documents))).scores.accuracy
 
 
 def evaluate_linker(
@@ -143,13 +143,22 @@ def evaluate_linker(
     answers = linker.link_batch(documents)
     seconds = time.monotonic() - start
     catalogue = linker.inputs.catalogue
+    outcomes = _outcomes(linker, documents, answers)
     firsts = [linker.inputs.first_candidates(document) for document in documents]
-    outcomes = [
-        [judge(*parts, catalogue) for parts in zip(document.mentions, answered, first, strict=True)]
-        for document, answered, first in zip(documents, answers, firsts, strict=True)
-    ]
     cases = _hard_cases(documents, answers, outcomes, count=explain)
     return Report(dataset, model, Result(outcomes), _candidates_sha256(documents, firsts, catalogue), seconds, cases)
+
+
+def _outcomes(
+    linker: Linker, documents: Sequence[Document], answers: Sequence[Sequence[Prediction]]
+) -> list[list[Outcome]]:
+    return [
+        [
+            judge(*parts, linker.inputs.catalogue)
+            for parts in zip(document.mentions, answered, linker.inputs.first_candidates(document), strict=True)
+        ]
+        for document, answered in zip(documents, answers, strict=True)
+    ]
 
 
 def _hard_cases(

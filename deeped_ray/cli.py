@@ -1,6 +1,7 @@
 """The `deeped` command: link text and look into a knowledge base. Tables for people, --json for programs."""
 
 import argparse
+import contextlib
 import io
 import json
 import os
@@ -10,22 +11,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from deeped_ray import __version__
 from deeped_ray.artifacts import ArtifactError, KnowledgeBase
-from deeped_ray.corpus.entities import Catalogue
-from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.embeddings.index import EntityIndex
-from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.words import Words, ranked_words
 from deeped_ray.evaluation.datasets import SPECS
-from deeped_ray.evaluation.detection import evaluate_detection
+from deeped_ray.evaluation.detection import evaluate_detection, evaluate_end_to_end
 from deeped_ray.evaluation.relatedness import RelatednessConfig, relatedness
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate, write_json
 from deeped_ray.evaluation.tables import describe, detection_table, report_text, table
-from deeped_ray.linking.detection import DetectionConfig, open_detector
-from deeped_ray.linking.linker import Linker, Span
+from deeped_ray.linking.detection import DetectionConfig, Span, open_detector
+from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.lookup import Lookup
 from deeped_ray.options import USER_ERROR, OneLineParser, add_options, config_from
 from deeped_ray.types import DeepEdError
 
@@ -59,17 +55,23 @@ def _parser() -> argparse.ArgumentParser:
         commands,
         "link",
         _link,
-        "link spans of a text",
-        'deeped link --kb KB --spans 0:8,14:23 "Scotland beat Australia at Murrayfield."',
+        "link the mentions of a text, found in it or given as spans",
+        'deeped link --kb KB "Scotland beat Australia at Murrayfield."',
     )
     link.add_argument("text", help="the text, or - to read it from standard input")
     link.add_argument(
-        "--spans", required=True, type=_spans, help="mentions as START:END,START:END,... in characters, END exclusive"
+        "--spans",
+        type=_spans,
+        help="mentions as START:END,START:END,... in characters, END exclusive (default: those found in the text)",
     )
     link.add_argument(
         "--model", choices=("prior", "local", "global"), default="global", help="which linker (default: global)"
     )
+    link.add_argument(
+        "--threshold", type=_share, default=0.0, metavar="P", help="answer nothing below this probability (default: 0)"
+    )
     link.add_argument("--words", type=int, default=8, metavar="N", help="attended words to show (default: 8)")
+    add_options(link, DetectionConfig)
 
     detect = _command(
         commands,
@@ -81,6 +83,11 @@ def _parser() -> argparse.ArgumentParser:
     detect.add_argument("text", nargs="?", help="the text, or - to read it from standard input")
     detect.add_argument(
         "--dataset", action="append", default=[], help=f"score on annotated documents instead, repeatable: {SPECS}"
+    )
+    detect.add_argument(
+        "--model",
+        choices=("prior", "local", "global"),
+        help="with --dataset: link what is found as well, and score mentions that have the right entity too",
     )
     add_options(detect, DetectionConfig)
 
@@ -150,7 +157,10 @@ def _command(
 
 def _link(args: argparse.Namespace) -> tuple[Any, str]:
     text = sys.stdin.read() if args.text == "-" else args.text
-    predictions = Linker.open(args.kb, args.model).link(text, args.spans)
+    linker = Linker.open(args.kb, args.model, detection=config_from(args, DetectionConfig))
+    predictions = [prediction.at_least(args.threshold) for prediction in linker.link(text, args.spans)]
+    if not predictions:
+        return [], "No mentions found. `deeped detect --help` lists the thresholds; --spans gives mentions by hand."
     return [asdict(prediction) for prediction in predictions], "\n\n".join(
         describe(prediction, num_words=args.words) for prediction in predictions
     )
@@ -159,7 +169,14 @@ def _link(args: argparse.Namespace) -> tuple[Any, str]:
 def _detect(args: argparse.Namespace) -> tuple[Any, str]:
     if (args.text is None) == (not args.dataset):
         raise DeepEdError("Give either a text or --dataset.")
-    detector = open_detector(KnowledgeBase(args.kb).open("corpus"), config_from(args, DetectionConfig))
+    config = config_from(args, DetectionConfig)
+    if args.dataset and args.model:
+        linker = Linker.open(args.kb, args.model, detection=config)
+        reports = [evaluate_end_to_end(linker, spec) for spec in args.dataset]
+        return [asdict(report) for report in reports], detection_table(reports)
+    if args.model:
+        raise DeepEdError("--model goes with --dataset. `deeped link` links what is found in a text.")
+    detector = open_detector(KnowledgeBase(args.kb).open("corpus"), config)
     if args.dataset:
         reports = [evaluate_detection(detector.spans, spec) for spec in args.dataset]
         return [asdict(report) for report in reports], detection_table(reports)
@@ -170,37 +187,34 @@ def _detect(args: argparse.Namespace) -> tuple[Any, str]:
 
 
 def _mention(args: argparse.Namespace) -> tuple[Any, str]:
-    corpus = KnowledgeBase(args.kb).open("corpus")
-    catalogue = Catalogue(corpus)
-    match = MentionTable(corpus).match(args.surface)
-    candidates = [
-        {"title": catalogue.title(candidate.entity_id), "prior": round(candidate.prior, 4), "count": candidate.support}
-        for candidate in match.candidates
-    ]
-    data = {"mention": match.mention, "rule": match.rule, "candidates": candidates}
-    if not candidates:
-        return data, f"{args.surface!r} is no mention in this knowledge base: it never occurs as a link or title."
-    found = f"{match.mention!r} ({match.rule}), {len(candidates)} candidates"
-    return data, f"{found}\n\n{table(['entity', 'p(e|m)', 'count'], [tuple(row.values()) for row in candidates])}"
+    kb = KnowledgeBase(args.kb)
+    name = Lookup(kb).name(args.surface)
+    if name.candidates:
+        rows = [(sense.title, sense.prior, sense.count) for sense in name.candidates]
+        found = f"{name.mention!r} ({name.rule}), {len(rows)} candidates"
+        return asdict(name), f"{found}\n\n{table(['entity', 'p(e|m)', 'count'], rows)}"
+    unknown = f"{args.surface!r} is no mention in this knowledge base: it never occurs as a link or title."
+    alike = Lookup(kb).resembling(args.surface, count=10) if "index" in kb else []
+    if not alike:
+        return asdict(name), unknown
+    rows_alike = [(each.title, each.resemblance) for each in alike]
+    data = {**asdict(name), "resembling": [asdict(each) for each in alike]}
+    return data, f"{unknown} These resemble it:\n\n{table(['entity', 'resemblance'], rows_alike)}"
 
 
 def _neighbors(args: argparse.Namespace) -> tuple[Any, str]:
     kb = KnowledgeBase(args.kb)
     if not args.title and not args.text:
         raise DeepEdError("Give the title of an entity, several, or --text.")
-    catalogue = Catalogue(kb.open("corpus"))
-    entity_ids = [catalogue.require(title) for title in args.title]
-    vector = kb.open("vectors").array("vectors")[entity_ids].sum(axis=0)
-    if args.text:
-        vector = vector + TextEmbedder(kb).embed("", args.text)
-    vector = vector / (np.linalg.norm(vector) or 1)  # a mix has no unit length, and cosines are shown
+    lookup = Lookup(kb)
     if args.words:
+        vector = lookup.mix(args.title, args.text or "")
         rows = ranked_words(Words(kb.open("words")), vector, count=args.count, min_count=args.min_count)
-    else:
-        nearest = EntityIndex.open(kb).neighbors(vector, count=args.count, without=entity_ids)
-        rows = [(catalogue.title(near.entity_id), near.similarity) for near in nearest]
-    kind = "word" if args.words else "entity"
-    return [{kind: name, "similarity": similarity} for name, similarity in rows], table([kind, "cosine"], rows)
+        return [{"word": word, "similarity": similarity} for word, similarity in rows], table(["word", "cosine"], rows)
+    nearest = lookup.related(args.title, args.text or "", count=args.count)
+    return [asdict(near) for near in nearest], table(
+        ["entity", "cosine"], [(near.title, near.similarity) for near in nearest]
+    )
 
 
 def _evaluate(args: argparse.Namespace) -> tuple[Any, str]:
@@ -276,6 +290,13 @@ def _positive(value: str) -> int:
     if not value.isdigit() or int(value) < 1:
         raise argparse.ArgumentTypeError(f"{value!r} is not a positive number")
     return int(value)
+
+
+def _share(value: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 <= float(value) <= 1:
+            return float(value)
+    raise argparse.ArgumentTypeError(f"{value!r} does not lie between 0 and 1")
 
 
 def _spans(value: str) -> list[Span]:

@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from deeped_ray.linking.linker import Linker
 from deeped_ray.local_ray import LocalRay, executable, free_ports, local_ray, open_url
 from deeped_ray.types import DeepEdError
@@ -115,18 +117,23 @@ def submit(ray: LocalRay, entrypoint: list[str]) -> None:
         raise DeepEdError(f"`{' '.join(entrypoint)}` failed. Its last output:\n{tail}")
 
 
+def write_config(path: Path, port: int, args: dict[str, Any], **deployment: Any) -> Path:
+    """serve/config.yaml with another port, other arguments of the app and other settings of the deployment."""
+    config = yaml.safe_load((ROOT / "serve" / "config.yaml").read_text())
+    config["http_options"]["port"] = port
+    (application,) = config["applications"]
+    application["args"] |= args
+    settings = application["deployments"][0] | deployment
+    application["deployments"] = [{name: value for name, value in settings.items() if value is not None}]
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
 @contextmanager
-def serving(ray: LocalRay, kb: Path, *, port: int | None = None) -> Iterator[str]:
+def serving(ray: LocalRay, kb: Path, *, port: int | None = None, **deployment: Any) -> Iterator[str]:
     """Deploy the app on this machine; shut it down in the end, which lets the head stop quickly."""
     port = port or free_ports(1)[0]
-    config = {
-        "http_options": {"host": "127.0.0.1", "port": port},
-        "applications": [
-            {"name": "linker", "route_prefix": "/", "import_path": "serve.app:build", "args": {"kb": str(kb)}}
-        ],
-    }
-    path = ray.log.with_name("serve.json")  # JSON is YAML
-    path.write_text(json.dumps(config))
+    path = write_config(ray.log.with_name("serve.yaml"), port, {"kb": str(kb)}, **deployment)
     environment = {**ray.environment, "RAY_ADDRESS": ray.gcs_address}
     command = [executable("serve"), "run", str(path), "--working-dir", str(ROOT), "--non-blocking"]
     run = subprocess.run(
@@ -147,11 +154,23 @@ def _wait_until_healthy(ray: LocalRay, url: str, *, timeout_s: float = 120) -> N
     while time.monotonic() < deadline:
         with suppress(OSError), open_url(f"{url}/healthz", timeout_s=5.0):
             return
+        if failure := _deploy_failure(ray):
+            raise DeepEdError(f"The app was not deployed:\n{failure}")
         time.sleep(0.5)
-    status = subprocess.run(
-        [executable("serve"), "status"], env=ray.environment, capture_output=True, text=True, check=False
+    raise DeepEdError(f"{url}/healthz did not answer within {timeout_s:.0f} s. Ray's logs are below {ray.log.parent}.")
+
+
+def _deploy_failure(ray: LocalRay) -> str | None:
+    """Why Serve has given up on the app, if it has."""
+    token = Path(ray.environment["RAY_AUTH_TOKEN_PATH"]).read_text()
+    request = urllib.request.Request(
+        f"{ray.dashboard_url}/api/serve/applications/", headers={"Authorization": f"Bearer {token}"}
     )
-    raise DeepEdError(f"{url}/healthz did not answer within {timeout_s:.0f} s. `serve status` says:\n{status.stdout}")
+    with suppress(OSError), open_url(request, timeout_s=5.0) as reply:
+        for application in json.load(reply)["applications"].values():
+            if application["status"] == "DEPLOY_FAILED":
+                return "\n".join([application["message"], *(d["message"] for d in application["deployments"].values())])
+    return None
 
 
 def post_link(url: str, text: str, mentions: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Records that cross module boundaries."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 
@@ -59,8 +59,9 @@ class Candidate:
 
     title: str
     page_id: int
+    url: str
     prior: float
-    """p(e|m)."""
+    """p(e|m); 0 for an entity that was found because its name resembles the mention."""
     local: float
     """Psi(e, c): what the attended context words say (section 4)."""
     coherence: float | None
@@ -73,7 +74,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The answer for one mention: best candidate first; `reason` says why there is none."""
+    """The answer for one mention: best candidate first; `reason` says why there is none, though there be candidates."""
 
     start: int
     end: int
@@ -81,8 +82,18 @@ class Prediction:
     candidates: tuple[Candidate, ...] = ()
     attended: tuple[tuple[str, float], ...] = field(default=())
     """Context words with their attention weights, heaviest first."""
+    support: tuple[tuple[int, float], ...] = field(default=())
+    """Other mentions, by place, with how far their answers speak for this one rather than for the runner-up, or,
+    below 0, against it (Phi, section 5); weightiest first. Nothing where there is but one candidate."""
     reason: str | None = None
 
     @property
     def best(self) -> Candidate | None:
-        return self.candidates[0] if self.candidates else None
+        return self.candidates[0] if self.candidates and self.reason is None else None
+
+    def at_least(self, threshold: float) -> "Prediction":
+        """The same, or no answer where the best candidate is less probable than this."""
+        if self.best is None or self.best.probability >= threshold:
+            return self
+        reason = f"the best candidate has a probability of {self.best.probability:.3f}, below the threshold {threshold}"
+        return replace(self, reason=reason)

@@ -41,7 +41,7 @@ def test_link_as_json(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_link_of_an_unknown_name_says_why(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "link", "--kb", kb, "--spans", "0:8", "Zorblatt won.")
-    assert out.strip() == "'Zorblatt' [0:8] -> nothing: no entity is known by this name"
+    assert out.strip() == "'Zorblatt' [0:8] -> nothing: no entity is known by this name, or by one that resembles it"
 
 
 def test_detect_finds_mentions_or_scores_them(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,14 +66,14 @@ def test_mention_lists_candidates_with_priors(kb: str, capsys: pytest.CaptureFix
 def test_neighbors_are_entities_or_words(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, entities, _ = run(capsys, "neighbors", "--kb", kb, "--count", "5", "--json", "Apple Inc.")
     assert len(json.loads(entities)) == 5
-    assert "Apple Inc." not in [row["entity"] for row in json.loads(entities)]
+    assert "Apple Inc." not in [row["title"] for row in json.loads(entities)]
     _, words, _ = run(capsys, "neighbors", "--kb", kb, "--words", "Apple Inc.")
     assert "Apple" in words
 
 
 def test_neighbors_of_a_mix_and_of_a_text(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "neighbors", "--kb", kb, "--json", "Apple Inc.", "Stanley Cup")
-    mixed = {row["entity"] for row in json.loads(out)}
+    mixed = {row["title"] for row in json.loads(out)}
     assert not mixed & {"Apple Inc.", "Stanley Cup"}
     _, text, _ = run(
         capsys, "neighbors", "--kb", kb, "--count", "5", "--text", "the goalkeeper scoring on the ice, hockey"

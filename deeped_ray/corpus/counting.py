@@ -110,6 +110,7 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
         "vocabulary": num_words,
         "tokens": sum(found["tokens"] for found in summaries),
         **external,
+        "articles": read_json(pages.path / "summary.json")["articles"],
     }
     write_json(folder / "summary.json", summary)
     return max(peaks)

@@ -8,10 +8,13 @@ merges the rows of a title; the driver then follows redirects by 64-bit hashes i
     disambiguations.parquet pages that only list what a name can mean
 """
 
+import functools
+import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +25,7 @@ import pyarrow.parquet as pq
 from deeped_ray.artifacts import Part
 from deeped_ray.corpus.shuffle import gather
 from deeped_ray.corpus.strings import StringIndex, hash64, hashes_of, write_hashed_strings
+from deeped_ray.corpus.wikidump import ARTICLES
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Mention, Page
 
@@ -207,6 +211,9 @@ class Catalogue:
         self._article_ids = self.page_ids[table.column("has_page").to_numpy()]
         self._names = StringIndex(part.path, "titles")
         self._name_entities = part.array("titles.entities")
+        summary = part.path / "summary.json"
+        known = json.loads(summary.read_text()) if summary.exists() else {}
+        self._articles: str = known.get("articles", ARTICLES)
 
     def __len__(self) -> int:
         return len(self._titles)
@@ -219,6 +226,10 @@ class Catalogue:
         """`title` for many at once."""
         titles: list[str] = self._titles.take(pa.array(entity_ids)).to_pylist()
         return titles
+
+    def url(self, title: str) -> str:
+        """Where Wikipedia, or the wiki that the dump is of, has the page."""
+        return _url(self._articles, title)
 
     def find(self, title: str) -> int | None:
         """The entity of a title, after redirects; None for a title the knowledge base does not have."""
@@ -245,6 +256,11 @@ class Catalogue:
                 f"No entity {title!r} in this knowledge base. `deeped mention` shows which entities a name can mean."
             )
         return entity_id
+
+
+@functools.lru_cache(maxsize=2**16)  # the same few entities are answered again and again
+def _url(articles: str, title: str) -> str:
+    return articles + quote(title.replace(" ", "_"), safe="/:@!$()*,;'")
 
 
 class ExtendedCatalogue(Catalogue):

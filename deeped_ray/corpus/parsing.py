@@ -133,7 +133,8 @@ def collect_pages(config: CorpusConfig, work: Path, folder: Path) -> float:
     titles, words = sorted(work.glob("titles-*.arrow")), sorted(work.glob("words-*.arrow"))
     merged = [folder / f"titles-{partition:04d}.parquet" for partition in range(config.num_partitions())]
     peak = run_tasks("merge", "partitions", _merge_partition, list(enumerate(merged)), titles, words)
-    write_json(folder / "summary.json", {**total, "damaged_stretches": damage})
+    articles = read_siteinfo(config.dumps()[0]).articles
+    write_json(folder / "summary.json", {**total, "damaged_stretches": damage, "articles": articles})
     return peak
 
 

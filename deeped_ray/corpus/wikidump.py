@@ -10,6 +10,7 @@ A damaged stretch (a broken bz2 stream, XML that does not parse) is recorded wit
 """
 
 import bz2
+import html
 import itertools
 import mmap
 import re
@@ -26,6 +27,7 @@ from deeped_ray.types import DeepEdError
 _STREAM_HEADER = re.compile(rb"BZh[1-9]1AY&SY")  # bz2 signature and the first block's magic number
 _PAGE, _DOC = b"<page>", b"<doc "
 _READ_BYTES = 2**20
+ARTICLES = "https://en.wikipedia.org/wiki/"
 
 
 class DumpError(DeepEdError):
@@ -47,6 +49,8 @@ class SiteInfo:
     language: str = "en"
     namespaces: frozenset[str] = frozenset()
     """Lower-cased names of all namespaces but the main one."""
+    articles: str = ARTICLES
+    """What a title is put after to make the address of its page."""
     is_extracted: bool = False
     """The file is WikiExtractor's output, not a dump."""
 
@@ -156,8 +160,11 @@ def read_siteinfo(path: Path) -> SiteInfo:
         )
     language = re.search(rb'xml:lang="([^"]+)"', root.group(0))
     names = re.findall(rb'<namespace key="-?[1-9]\d*"[^>]*>([^<]+)</namespace>', head)
+    main_page = re.search(rb"<base>(https?://[^<\s]+/)[^</]*</base>", head)
     return SiteInfo(
-        language.group(1).decode() if language else "en", frozenset(name.decode().lower() for name in names)
+        language.group(1).decode() if language else "en",
+        frozenset(name.decode().lower() for name in names),
+        html.unescape(main_page.group(1).decode()) if main_page else ARTICLES,
     )
 
 

@@ -4,8 +4,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.evaluation.datasets import read_dataset
-from deeped_ray.types import Document
+from deeped_ray.linking.linker import Linker
+from deeped_ray.types import Document, Prediction
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,32 @@ def evaluate_detection(spans_of: Callable[[str], list[tuple[int, int]]], spec: s
     seconds = time.monotonic() - start
     num_characters = sum(len(document.text) for document in documents)
     return DetectionReport(spec, score_spans(documents, found), num_characters / seconds if seconds else 0.0)
+
+
+def evaluate_end_to_end(linker: Linker, spec: str) -> DetectionReport:
+    """Spans as in `evaluate_detection`, then mentions that also have the right entity."""
+    documents = read_dataset(spec, with_unlinked=True)
+    start = time.monotonic()
+    raw = [linker.document(document.text) for document in documents]
+    answers = linker.link_batch(raw, explain=False)
+    seconds = time.monotonic() - start
+    found = [{(answer.start, answer.end) for answer in predictions} for predictions in answers]
+    num_characters = sum(len(document.text) for document in documents)
+    scores = (*score_spans(documents, found), score_entities(documents, answers, linker.inputs.catalogue))
+    return DetectionReport(spec, scores, num_characters / seconds if seconds else 0.0)
+
+
+def score_entities(
+    documents: Sequence[Document], answers: Sequence[Sequence[Prediction]], catalogue: Catalogue
+) -> DetectionScores:
+    """Strong match, the entity included; a mention that is annotated as outside Wikipedia is to be left alone."""
+    num_annotated = num_found = num_right = 0
+    for document, predictions in zip(documents, answers, strict=True):
+        gold = {(m.start, m.end): catalogue.find_gold(m) for m in document.mentions if m.gold is not None}
+        linked = {(p.start, p.end): catalogue.find(p.best.title) for p in predictions if p.best is not None}
+        num_annotated, num_found = num_annotated + len(gold), num_found + len(linked)
+        num_right += sum(gold.get(span) == entity for span, entity in linked.items())
+    return DetectionScores("linked, with the right entity", num_annotated, num_found, num_right)
 
 
 def score_spans(documents: Sequence[Document], found: Sequence[set[tuple[int, int]]]) -> tuple[DetectionScores, ...]:

@@ -26,6 +26,9 @@ class EvaluationConfig:
     dataset: Annotated[tuple[str, ...], f"annotated documents, repeatable: {SPECS}; default: mini:test"] = ()
     candidates: Annotated[tuple[str, ...], "external candidate lists instead of the knowledge base's: ppr:FILE"] = ()
     model: Annotated[Literal["all", "prior", "local", "global"], "which linker to score"] = "all"
+    resembling: Annotated[
+        bool, "local and global: give names that are not known the entities whose names resemble them"
+    ] = True
     all_seeds: Annotated[bool, "score every seed of the training run too, for mean and 95% interval over seeds"] = False
     explain: Annotated[
         int, "mentions to show with attended words and parts of scores: solved and missed ones, lowest gold prior first"
@@ -63,7 +66,7 @@ class Report:
     model: LinkerKind
     result: Result
     candidates_sha256: str
-    """Of the candidates before pruning: scores compare only where these are equal."""
+    """Of the candidates by prior, before pruning: scores compare only where these are equal."""
     seconds: float
     cases: tuple[Case, ...] = ()
     by_seed: tuple[float, ...] = ()
@@ -117,7 +120,9 @@ def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
     """Every model on every data set."""
     documents = {dataset: read_dataset(dataset) for dataset in config.datasets}
     CandidateLists(config.candidates).check(itertools.chain.from_iterable(documents.values()))
-    linkers = {model: Linker.open(kb, model, lists=config.candidates) for model in config.models}
+    linkers = {
+        model: Linker.open(kb, model, lists=config.candidates, resembling=config.resembling) for model in config.models
+    }
     reports = [
         evaluate_linker(linker, documents[dataset], dataset=dataset, model=model, explain=config.explain)
         for dataset in documents
@@ -187,7 +192,8 @@ def _candidates_sha256(
     digest = hashlib.sha256()
     for document, first in zip(documents, firsts, strict=True):
         for mention, candidates in zip(document.mentions, first, strict=True):
-            rows = [(catalogue.title(candidate.entity_id), round(candidate.prior, 6)) for candidate in candidates]
+            known = [candidate for candidate in candidates if candidate.prior]  # without those found by resemblance
+            rows = [(catalogue.title(candidate.entity_id), round(candidate.prior, 6)) for candidate in known]
             digest.update(json.dumps([document.surface(mention), rows]).encode())
     return digest.hexdigest()
 

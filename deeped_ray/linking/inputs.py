@@ -12,12 +12,14 @@ import numpy.typing as npt
 from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue, ExtendedCatalogue
 from deeped_ray.corpus.priors import MentionTable, PriorCandidate
+from deeped_ray.embeddings.name_search import NameSearch
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.words import Words
 from deeped_ray.linking.batching import Batch, EncodedDocument, collate, encode_document
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
 from deeped_ray.linking.coreference import share_person_candidates
+from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, open_detector
 from deeped_ray.linking.mention_counts import MentionCounts
 from deeped_ray.types import Document, Mention
 
@@ -44,8 +46,10 @@ class LinkerInputs:
         *,
         lists: Sequence[str] = (),
         counts: Path | None = None,
+        names: NameSearch | None = None,
     ) -> None:
-        self._kb, self.config = kb, config
+        """`names` proposes entities for mentions that the prior does not know."""
+        self._kb, self.config, self.names = kb, config, names
         corpus = kb.open("corpus")
         self.mentions = MentionTable(corpus)
         self.lists = CandidateLists(lists)
@@ -66,10 +70,14 @@ class LinkerInputs:
         titles = [(title, "") for title in self.catalogue.extra_titles]
         return np.concatenate([own, TextEmbedder(self._kb).embed_all(titles)])
 
+    def open_detector(self, config: DetectionConfig) -> Detector | SpacyDetector:
+        return open_detector(self._kb.open("corpus"), config)
+
     def first_candidates(self, document: Document, *, number: int | None = None) -> list[list[PriorCandidate]]:
         """For every mention the best candidates by prior, before the context is looked at.
 
-        `number` is a training document's, whose own annotations must not speak for it.
+        `number` is a training document's, whose own annotations must not speak for it. Entities whose names resemble a
+        mention that is not known have a prior of 0.
         """
         listed = [self._listed(document, mention, number) for mention in document.mentions]
         surfaces = [document.surface(mention) for mention in document.mentions]
@@ -83,7 +91,21 @@ class LinkerInputs:
             found = [
                 theirs if candidates is None else candidates for theirs, candidates in zip(shared, listed, strict=True)
             ]
+        unknown = [i for i, candidates in enumerate(found) if not candidates and listed[i] is None]
+        if self.names is not None and unknown:
+            known = KnownWords(document.text, self.words)
+            for i in unknown:
+                found[i] = self._resembling(document, document.mentions[i], known)
         return [candidates[: self.config.first_candidates] for candidates in found]
+
+    def _resembling(self, document: Document, mention: Mention, known: KnownWords) -> list[PriorCandidate]:
+        """Of the entities whose names resemble a mention, those nearest to its context."""
+        assert self.names is not None
+        rows = known.around(mention, num_words=self.config.context_words)
+        context = self.words.vectors[rows].sum(axis=0)
+        surface, count = document.surface(mention), self.config.num_candidates
+        similar = self.names.similar_names(surface, context, self.entity_vectors, count=count)
+        return [PriorCandidate(each.entity_id, 0.0, 0.0) for each in similar]
 
     def _listed(self, document: Document, mention: Mention, number: int | None) -> list[PriorCandidate] | None:
         """Candidates of an external list, if there is one for the mention."""

@@ -1,21 +1,25 @@
-"""The linker: text and spans in, entities with reasons out. Command line, evaluation and server all come through here."""
+"""The linker: text in, entities with reasons out. Command line, evaluation and server all come through here."""
 
+import functools
 import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import Tensor
 
 from deeped_ray.artifacts import ArtifactError, KnowledgeBase, Part
+from deeped_ray.embeddings.name_search import NameSearch
 from deeped_ray.linking.batching import EncodedDocument, similar_sizes
 from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, Span
 from deeped_ray.linking.inputs import LinkerInputs, Window
 from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, Scores
 from deeped_ray.linking.threads import document_threads
@@ -23,11 +27,13 @@ from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Predicti
 
 MENTION_COUNTS = "mention_counts.parquet"
 LinkerKind = Literal["prior", "local", "global"]
-Span = tuple[int, int]
 NO_CANDIDATES = "no entity is known by this name"
+NOTHING_RESEMBLES = "no entity is known by this name, or by one that resembles it"
 ALL_BY_PRIOR = CandidateConfig(kept_by_prior=30, kept_by_context=0)
 # documents that go through the model together, and how many such batches are made of one stretch of documents
 PER_BATCH, BATCHES_AT_ONCE = 16, 8
+SUPPORTERS = 5
+"""Other mentions that an answer names as speaking for or against it."""
 Floats = npt.NDArray[np.float32]
 _Seen = tuple[int, Window, EncodedDocument]
 
@@ -35,26 +41,43 @@ _Seen = tuple[int, Window, EncodedDocument]
 class Linker:
     """Links mentions of documents with a trained model, or by prior alone."""
 
-    def __init__(self, inputs: LinkerInputs, model: LinkerModel | None, *, unit: float = 1.0) -> None:
+    def __init__(
+        self,
+        inputs: LinkerInputs,
+        model: LinkerModel | None,
+        *,
+        detection: DetectionConfig | None = None,
+        unit: float = 1.0,
+    ) -> None:
         """`unit` is the difference of scores that counts: the margin of the ranking loss, or one."""
         self.inputs = inputs
         self.unit = unit
+        self._detection = detection or DetectionConfig()
+        self._no_candidates = NOTHING_RESEMBLES if inputs.names else NO_CANDIDATES
         self._num_threads = torch.get_num_threads()
         self.model = model.eval() if model else None
 
     @classmethod
     def open(
-        cls, kb: KnowledgeBase | str | Path, kind: LinkerKind = "global", *, lists: Sequence[str] = ()
+        cls,
+        kb: KnowledgeBase | str | Path,
+        kind: LinkerKind = "global",
+        *,
+        lists: Sequence[str] = (),
+        resembling: bool = True,
+        detection: DetectionConfig | None = None,
     ) -> "Linker":
-        """`lists` are external candidate lists, `ppr:FILE`."""
+        """`lists` are external candidate lists, `ppr:FILE`; `resembling` gives names that are not known the entities whose
+        names resemble them; `detection` says how mentions are found in raw text."""
         kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(kb)
         if kind == "prior":
             counts = kb.open("linker").path / MENTION_COUNTS if lists and "linker" in kb else None
-            return cls(LinkerInputs(kb, ALL_BY_PRIOR, lists=lists, counts=counts), None)
+            return cls(LinkerInputs(kb, ALL_BY_PRIOR, lists=lists, counts=counts), None, detection=detection)
         part = kb.open("linker")
         config = CandidateConfig(**part.config["candidates"])
-        inputs = LinkerInputs(kb, config, lists=lists, counts=part.path / MENTION_COUNTS)
-        return cls._fitted(part, kind, inputs, weights_path(part.path, kind))
+        names = NameSearch.open(kb) if resembling and "index" in kb else None
+        inputs = LinkerInputs(kb, config, lists=lists, counts=part.path / MENTION_COUNTS, names=names)
+        return cls._fitted(part, kind, inputs, weights_path(part.path, kind), detection=detection)
 
     @classmethod
     def open_seeds(cls, kb: KnowledgeBase, kind: LinkerKind, inputs: LinkerInputs) -> list["Linker"]:
@@ -67,7 +90,15 @@ class Linker:
         return [cls._fitted(part, kind, inputs, path) for path in paths]
 
     @classmethod
-    def _fitted(cls, part: Part, kind: ModelKind, inputs: LinkerInputs, weights: Path) -> "Linker":
+    def _fitted(
+        cls,
+        part: Part,
+        kind: ModelKind,
+        inputs: LinkerInputs,
+        weights: Path,
+        *,
+        detection: DetectionConfig | None = None,
+    ) -> "Linker":
         if not weights.exists():
             kb = part.path.parent.parent
             raise ArtifactError(
@@ -76,23 +107,35 @@ class Linker:
         dimension = inputs.words.vectors.shape[1]
         model = load_model(weights, kind, ModelConfig(**part.config["model"]), dimension=dimension)
         training = part.config["training"]
-        return cls(inputs, model, unit=training["margin"] if training["loss"] == "margin" else 1.0)
+        unit = training["margin"] if training["loss"] == "margin" else 1.0
+        return cls(inputs, model, detection=detection, unit=unit)
 
-    def link(self, text: str, spans: Sequence[Span]) -> list[Prediction]:
-        """One answer per span, in the order given."""
-        check_spans(text, spans)
-        document = Document("", text, tuple(Mention(start, end) for start, end in spans))
-        return self.link_batch([document])[0]
+    @functools.cached_property
+    def detector(self) -> Detector | SpacyDetector:
+        return self.inputs.open_detector(self._detection)
 
-    def link_batch(self, documents: Sequence[Document]) -> list[list[Prediction]]:
-        """Answers for all mentions of all documents."""
+    def link(self, text: str, spans: Sequence[Span] | None = None) -> list[Prediction]:
+        """One answer per span, in the order given, or per mention that is found in the text."""
+        return self.link_batch([self.document(text, spans)])[0]
+
+    def document(self, text: str, spans: Sequence[Span] | None = None) -> Document:
+        """The text with the mentions that are to be linked."""
+        if spans is None:
+            spans = self.detector.spans(text)
+        else:
+            check_spans(text, spans)
+        return Document("", text, tuple(Mention(start, end) for start, end in spans))
+
+    def link_batch(self, documents: Sequence[Document], *, explain: bool = True) -> list[list[Prediction]]:
+        """Answers for all mentions of all documents; without `explain` they lack attended words and support."""
         if self.model is None:
             return [self._by_prior(document) for document in documents]
         answers: list[dict[int, Prediction]] = [{} for _ in documents]
         with document_threads(self._num_threads) as threads:
-            in_flight: deque[tuple[list[_Seen], Future[Scores]]] = deque()
+            in_flight: deque[tuple[list[_Seen], Future[_Lists]]] = deque()
             for batch in self._batches(documents):
-                in_flight.append((batch, threads.submit(self._score, [encoded for _, _, encoded in batch])))
+                encoded = [encoded for _, _, encoded in batch]
+                in_flight.append((batch, threads.submit(self._score, encoded, explain=explain)))
                 while len(in_flight) > 2 * self._num_threads:
                     self._explain_batch(documents, *in_flight.popleft(), answers)
             while in_flight:
@@ -111,18 +154,21 @@ class Linker:
         self,
         documents: Sequence[Document],
         batch: Sequence[_Seen],
-        scored: "Future[Scores]",
+        scored: "Future[_Lists]",
         answers: list[dict[int, Prediction]],
     ) -> None:
-        lists = _Lists(scored.result(), self.unit)
+        lists = scored.result()
         for row, (number, window, encoded) in enumerate(batch):
             answers[number].update(self._explain(documents[number], window, encoded, lists, row))
 
     @torch.inference_mode()
-    def _score(self, documents: Sequence[EncodedDocument]) -> Scores:
+    def _score(self, documents: Sequence[EncodedDocument], *, explain: bool) -> "_Lists":
         assert self.model is not None
-        scores: Scores = self.model(self.inputs.collate(documents))
-        return scores
+        batch = self.inputs.collate(documents)
+        scores: Scores = self.model(batch)
+        is_global = self.model.kind == "global"
+        support = self.model.mutual_support(scores.rho, batch) if explain and is_global else None
+        return _Lists(scores, support, self.unit, explain=explain)
 
     def _by_prior(self, document: Document) -> list[Prediction]:
         catalogue = self.inputs.catalogue
@@ -132,6 +178,7 @@ class Linker:
                 Candidate(
                     title=catalogue.title(entity_id),
                     page_id=int(catalogue.page_ids[entity_id]),
+                    url=catalogue.url(catalogue.title(entity_id)),
                     prior=prior,
                     local=0.0,
                     coherence=None,
@@ -140,7 +187,7 @@ class Linker:
                 )
                 for entity_id, prior, _ in first
             )
-            reason = None if candidates else NO_CANDIDATES
+            reason = None if candidates else self._no_candidates
             answers.append(Prediction(*_place(document, mention), candidates, reason=reason))
         return answers
 
@@ -150,34 +197,38 @@ class Linker:
         """Turn one document's rows of the model's output into answers with their reasons, by place of the mention."""
         titles = self.inputs.catalogue.titles(encoded.entities)
         page_ids = self.inputs.catalogue.page_ids[encoded.entities].tolist()
-        words = self.inputs.words.take(encoded.words)
+        words = self.inputs.words.take(encoded.words) if scores.beta is not None else []
         entities, priors = encoded.candidates.tolist(), encoded.prior.tolist()
-        attended = _attended(encoded, scores.beta[row], words)
+        urls = [self.inputs.catalogue.url(title) for title in titles]
+        nothing: list[tuple[Any, ...]] = [()] * len(encoded)
+        attended = nothing if scores.beta is None else _attended(encoded, scores.beta[row], words)
+        support = nothing if scores.support is None else _supporters(scores.support[row], window)
         for i, (place, is_answered) in enumerate(zip(*window, strict=True)):
             if not is_answered:
                 continue
             num = int(encoded.num_candidates[i])
             span = _place(document, document.mentions[place])
             if not num:
-                yield place, Prediction(*span, reason=NO_CANDIDATES)
+                yield place, Prediction(*span, reason=self._no_candidates)
                 continue
             beliefs = scores.belief[row][i] if scores.belief else [None] * num
             parts = scores.rho[row][i], scores.psi[row][i], beliefs, scores.probability[row][i]
             candidates = [
-                Candidate(titles[e], page_ids[e], prior, psi, belief, rho, probability)
+                Candidate(titles[e], page_ids[e], urls[e], prior, psi, belief, rho, probability)
                 for e, prior, rho, psi, belief, probability in zip(entities[i][:num], priors[i], *parts, strict=False)
             ]
             candidates.sort(key=lambda candidate: -candidate.score)
-            yield place, Prediction(*span, tuple(candidates), attended[i])
+            yield place, Prediction(*span, tuple(candidates), attended[i], support[i])
 
 
 class _Lists:
     """The model's output as plain lists: picking numbers out of tensors one by one is slow."""
 
-    def __init__(self, scores: Scores, unit: float) -> None:
+    def __init__(self, scores: Scores, support: Tensor | None, unit: float, *, explain: bool) -> None:
         self.rho = scores.rho.tolist()
         self.psi = scores.psi.tolist()
-        self.beta = scores.beta.numpy()
+        self.beta = scores.beta.numpy() if explain else None
+        self.support = None if support is None else support.numpy()
         self.belief = None if scores.belief is None else scores.belief.tolist()
         self.probability = (scores.rho / unit).softmax(dim=-1).tolist()
 
@@ -194,6 +245,18 @@ def _attended(encoded: EncodedDocument, beta: Floats, words: Sequence[str]) -> l
     pairs = list(zip(ranked, weights[mention, word][order].tolist(), strict=True))
     ends = np.searchsorted(mention, np.arange(n + 1)).tolist()
     return [tuple(pairs[start:end]) for start, end in itertools.pairwise(ends)]
+
+
+def _supporters(support: Floats, window: Window) -> list[tuple[tuple[int, float], ...]]:
+    """For every mention the others that weigh most, by their places in the document."""
+    n = len(window.mentions)
+    others = support[:n, :n] * (1 - np.eye(n, dtype=np.float32))
+    strongest = np.argsort(-np.abs(others), axis=1, kind="stable")[:, :SUPPORTERS]
+    weights = np.take_along_axis(others, strongest, axis=1)
+    return [
+        tuple((window.mentions[j], weight) for j, weight in zip(*row, strict=True) if weight)
+        for row in zip(strongest.tolist(), weights.tolist(), strict=True)
+    ]
 
 
 def _place(document: Document, mention: Mention) -> tuple[int, int, str]:

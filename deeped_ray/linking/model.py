@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from deeped_ray.linking import attention, kernels, lbp
@@ -133,9 +133,7 @@ class LinkerModel(nn.Module):
     def _propagate(self, unary: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
         """mu after T rounds (section 5)."""
         config = self.config
-        scale = config.psi_scale * lbp.pairwise_scale(
-            batch.is_candidate.any(dim=-1), counts_itself=bool(config.counts_itself)
-        )
+        scale = self._pairwise_scale(batch)
         delta, T, excludes = config.damping, config.rounds, bool(config.excludes_receiver)
         if config.product == "max" and kernels.can_propagate(batch, delta=delta, T=T):
             return kernels.propagate(unary, self.C, scale, batch, delta=delta, T=T, excludes_receiver=excludes)
@@ -144,6 +142,26 @@ class LinkerModel(nn.Module):
         return lbp.propagate(
             unary, phi, batch.is_candidate, delta=delta, T=T, product=config.product, excludes_receiver=excludes
         )
+
+    def mutual_support(self, rho: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n n"]:
+        """Phi(e_i, e_j) - Phi(r_i, e_j): how far the answer of j speaks for that of i rather than for its runner-up r_i."""
+        best = rho.argmax(dim=-1, keepdim=True)
+        others = batch.is_candidate.scatter(-1, best, False)
+        second = rho.masked_fill(~others, _LOWEST).argmax(dim=-1, keepdim=True)
+        answers, rivals = (self._vectors_of(place, batch) for place in (best, second))
+        answers = answers * batch.is_candidate.any(dim=-1, keepdim=True)
+        gain = (answers - rivals) * others.any(dim=-1, keepdim=True)
+        return self._pairwise_scale(batch)[:, None, None] * attention.bilinear(gain, self.C, answers)
+
+    def _vectors_of(self, place: Int[Tensor, "B n 1"], batch: Batch) -> Float[Tensor, "B n d"]:
+        """Of the candidates at a place of every mention."""
+        entities = batch.candidates.gather(-1, place)  # [B, n, 1]
+        return batch.entity_vectors.gather(1, entities.expand(-1, -1, batch.entity_vectors.shape[-1]))
+
+    def _pairwise_scale(self, batch: Batch) -> Float[Tensor, " B"]:
+        """The factor of Phi."""
+        is_mention = batch.is_candidate.any(dim=-1)
+        return self.config.psi_scale * lbp.pairwise_scale(is_mention, counts_itself=bool(self.config.counts_itself))
 
     def _combine(self, f: nn.Module, evidence: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
         """f(evidence, log p(e|m))."""

@@ -22,7 +22,7 @@ def catalogue(tmp_path: Path) -> Catalogue:
 
 
 def answer(**priors: float) -> Prediction:
-    return Prediction(0, 1, "x", tuple(Candidate(title, 0, p, 0.0, None, 0.0, 0.5) for title, p in priors.items()))
+    return Prediction(0, 1, "x", tuple(Candidate(title, 0, "", p, 0.0, None, 0.0, 0.5) for title, p in priors.items()))
 
 
 def first(**priors: float) -> list[PriorCandidate]:

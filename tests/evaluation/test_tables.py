@@ -4,7 +4,7 @@ from deeped_ray.evaluation.tables import report_table, report_text, table
 from deeped_ray.types import Candidate, Prediction
 
 ANSWER = Prediction(
-    3, 7, "Bonn", (Candidate("Bonn", 1, 0.9, 0.5, 0.8, 0.3, 0.7),), attended=(("Rhine", 0.6), ("city", 0.4))
+    3, 7, "Bonn", (Candidate("Bonn", 1, "", 0.9, 0.5, 0.8, 0.3, 0.7),), attended=(("Rhine", 0.6), ("city", 0.4))
 )
 RESULT = Result([[Outcome(True, True, None, 0.9, 12)], [Outcome(False, False, "unknown_name", None, 3)]])
 REPORT = Report("jsonl:/a/b.jsonl", "global", RESULT, "abc", 0.5, (Case("d", "Bonn", True, ANSWER),))

@@ -1,5 +1,6 @@
 """The linker on the mini encyclopedia: answers, reasons, and what it refuses."""
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -10,11 +11,13 @@ import torch
 from safetensors.torch import save_file
 
 from deeped_ray.artifacts import ArtifactError, KnowledgeBase
+from deeped_ray.linking import attention, lbp
 from deeped_ray.linking import inputs as inputs_module
 from deeped_ray.linking.inputs import windows_of
 from deeped_ray.linking.linker import Linker, load_model
-from deeped_ray.linking.model import ModelConfig
+from deeped_ray.linking.model import LinkerModel, ModelConfig
 from deeped_ray.types import DeepEdError, Document, Mention
+from tests.conftest import random_batch
 
 HOCKEY = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
 TWO = [(0, 8), (13, 20)]
@@ -43,9 +46,77 @@ def test_an_unknown_name_gets_a_reason_and_does_not_disturb_the_others(linker: L
     start = text.index("Zorblatt")
     with_unknown = linker.link(text, [*TWO, (start, start + 8)])
     assert with_unknown[2].best is None
-    assert with_unknown[2].reason == "no entity is known by this name"
+    assert with_unknown[2].reason == "no entity is known by this name, or by one that resembles it"
     assert [p.best.title for p in with_unknown[:2] if p.best] == [p.best.title for p in alone if p.best]
     assert with_unknown[0].candidates[0].score == pytest.approx(alone[0].candidates[0].score, abs=1e-5)
+
+
+def test_raw_text_is_answered_for_the_mentions_found_in_it(linker: Linker) -> None:
+    found = linker.link(HOCKEY)
+    assert [answer.surface for answer in found] == [
+        "Montreal",
+        "Toronto",
+        "Stanley Cup",
+        "Boston",
+        "National Hockey League",
+    ]
+    assert found == linker.link(HOCKEY, [(answer.start, answer.end) for answer in found])
+
+
+def test_a_misspelt_name_gets_the_entities_whose_names_resemble_it(linker: Linker) -> None:
+    text = "The Montreal Canadeins lead the league on the ice."
+    (answer,) = linker.link(text, [(4, 22)])
+    assert answer.best is not None
+    assert (answer.best.title, answer.best.prior) == ("Montreal Canadiens", 0.0)
+
+
+def test_candidates_know_their_address(linker: Linker) -> None:
+    (answer, *_) = linker.link(HOCKEY, TWO)
+    assert answer.best is not None
+    assert answer.best.url == "https://en.wikipedia.org/wiki/Montreal_Canadiens"
+
+
+def test_support_comes_from_mentions_of_the_same_topic(linker: Linker) -> None:
+    answers = linker.link(HOCKEY)
+    by_surface = {answer.surface: answer for answer in answers}
+    weights = dict(by_surface["Montreal"].support)
+    assert 0 not in weights  # nobody supports himself
+    assert all(0 <= place < len(answers) for place in weights)
+    assert weights[4] > 0  # National Hockey League speaks for the team rather than for the city
+    assert by_surface["National Hockey League"].support == ()  # it can mean nothing else
+
+
+def test_support_is_what_a_change_of_the_answer_would_cost(linker: Linker) -> None:
+    batch = random_batch(least=2, d=5, dtype=torch.float32)
+    model = LinkerModel("global", ModelConfig(forms="full"), dimension=5)
+    torch.nn.init.normal_(model.C)
+    rho = torch.randn(batch.candidates.shape).masked_fill(~batch.is_candidate, -1e30)
+    phi = lbp.pairwise(
+        batch.gather_pairs(attention.bilinear(batch.entity_vectors, model.C, batch.entity_vectors)),
+        model.config.psi_scale * lbp.pairwise_scale(batch.is_candidate.any(dim=-1), counts_itself=True),
+    )  # [B, n, n, S, S]
+    order = rho.argsort(dim=-1, descending=True)
+    support = model.mutual_support(rho, batch)
+    for b, i, j in itertools.product(range(2), range(3), range(3)):
+        answer, rival, other = order[b, i, 0], order[b, i, 1], order[b, j, 0]
+        expected = phi[b, i, j, answer, other] - phi[b, i, j, rival, other]
+        assert support[b, i, j].item() == pytest.approx(expected.item(), abs=1e-5)
+
+
+def test_without_explanations_the_answers_are_the_same(linker: Linker) -> None:
+    documents = [linker.document(HOCKEY)]
+    (plain,), (explained,) = linker.link_batch(documents, explain=False), linker.link_batch(documents)
+    assert [answer.candidates for answer in plain] == [answer.candidates for answer in explained]
+    assert not any(answer.attended or answer.support for answer in plain)
+
+
+def test_a_threshold_takes_the_answer_and_leaves_the_candidates(linker: Linker) -> None:
+    (answer, *_) = linker.link(HOCKEY, TWO)
+    refused = answer.at_least(0.9999)
+    assert refused.best is None
+    assert refused.candidates == answer.candidates
+    assert "below the threshold 0.9999" in str(refused.reason)
+    assert answer.at_least(0.0) is answer
 
 
 def test_answers_come_in_the_order_of_the_spans(linker: Linker) -> None:

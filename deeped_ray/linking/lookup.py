@@ -1,0 +1,154 @@
+"""What a knowledge base knows of entities and names: one set of answers for the command line and the server."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.priors import MentionTable
+from deeped_ray.embeddings.index import EntityIndex
+from deeped_ray.embeddings.name_search import NameSearch
+from deeped_ray.embeddings.unseen import TextEmbedder
+from deeped_ray.types import DeepEdError
+
+
+class UnknownEntityError(DeepEdError):
+    """No entity has this title."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    title: str
+    page_id: int
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class EntityDetails(Entity):
+    """What ingest counted."""
+
+    is_person: bool
+    num_links: int
+    """Links that lead here."""
+    num_words: int
+    """Words of the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedEntity(Entity):
+    similarity: float
+    """Cosine."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedEntity(Entity):
+    resemblance: float
+    """Of its title, or of a redirect to it, to the name; from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sense(Entity):
+    """One of the entities that a name can mean."""
+
+    prior: float
+    """p(e|m)."""
+    count: float
+    """Links, titles and the counts of further sources behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    mention: str
+    """As the mention table has it; empty for a name that it does not know."""
+    rule: str
+    """How it was found: as it stands, in other case, without punctuation."""
+    candidates: tuple[Sense, ...]
+
+
+class Lookup:
+    """Opens each part when it is first asked for."""
+
+    def __init__(self, kb: KnowledgeBase) -> None:
+        self._kb = kb
+
+    @functools.cached_property
+    def catalogue(self) -> Catalogue:
+        return Catalogue(self._kb.open("corpus"))
+
+    @functools.cached_property
+    def _mentions(self) -> MentionTable:
+        return MentionTable(self._kb.open("corpus"))
+
+    @functools.cached_property
+    def _vectors(self) -> npt.NDArray[np.float32]:
+        return np.asarray(self._kb.open("vectors").array("vectors"))
+
+    @functools.cached_property
+    def _index(self) -> EntityIndex:
+        return EntityIndex.open(self._kb)
+
+    @functools.cached_property
+    def _names(self) -> NameSearch:
+        return NameSearch.open(self._kb)
+
+    @functools.cached_property
+    def _embedder(self) -> TextEmbedder:
+        return TextEmbedder(self._kb)
+
+    def open_all(self) -> "Lookup":
+        """Open everything now, so that a knowledge base that changes later changes nothing here."""
+        assert all(part is not None for part in (self._mentions, self._vectors, self._index, self._names))
+        assert self._embedder is not None
+        return self
+
+    def entity(self, title: str) -> EntityDetails:
+        """By title or redirect."""
+        entity_id, catalogue = self._require(title), self.catalogue
+        counts = int(catalogue.num_links[entity_id]), int(catalogue.num_words[entity_id])
+        return EntityDetails(*self._entity(entity_id), bool(catalogue.is_person[entity_id]), *counts)
+
+    def name(self, surface: str) -> Name:
+        """What a name can mean, most probable first."""
+        match = self._mentions.match(surface)
+        senses = (Sense(*self._entity(each.entity_id), each.prior, each.support) for each in match.candidates)
+        return Name(match.mention, match.rule, tuple(senses))
+
+    def resembling(self, name: str, *, count: int) -> list[NamedEntity]:
+        """Entities whose title or redirect resembles a name, the most alike first."""
+        found = self._names.find(name, count=count)
+        return [NamedEntity(*self._entity(each.entity_id), each.resemblance) for each in found]
+
+    def related(self, titles: Sequence[str], text: str = "", *, count: int) -> list[RelatedEntity]:
+        """The entities nearest to an entity, to a text, or to the mix of several, other than these."""
+        entity_ids = [self._require(title) for title in titles]
+        nearest = self._index.neighbors(self.mix(titles, text), count=count, without=entity_ids)
+        return [RelatedEntity(*self._entity(near.entity_id), near.similarity) for near in nearest]
+
+    def mix(self, titles: Sequence[str], text: str = "") -> npt.NDArray[np.float32]:
+        """The sum of the vectors of entities and of a text, of unit length."""
+        vector = self._vectors[[self._require(title) for title in titles]].sum(axis=0)
+        if text:
+            vector = vector + self._embedder.embed("", text)
+        mixed: npt.NDArray[np.float32] = vector / (np.linalg.norm(vector) or 1)
+        return mixed
+
+    def relatedness(self, title: str, other: str) -> float:
+        """Cosine of two entities; 0 where nothing is known of one of them."""
+        return float(self._vectors[self._require(title)] @ self._vectors[self._require(other)])
+
+    def _entity(self, entity_id: int) -> tuple[str, int, str]:
+        title = self.catalogue.title(entity_id)
+        return title, int(self.catalogue.page_ids[entity_id]), self.catalogue.url(title)
+
+    def _require(self, title: str) -> int:
+        entity_id = self.catalogue.find(title)
+        if entity_id is not None:
+            return entity_id
+        alike = self.resembling(title, count=3) if "index" in self._kb else []
+        meant = " or ".join(f"{each.title!r}" for each in alike)
+        hint = f" Perhaps {meant}?" if meant else ""
+        raise UnknownEntityError(f"No entity {title!r} in this knowledge base.{hint}")

@@ -4,7 +4,7 @@ KB ?= kb/mini
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-BENCHMARKS := corpus mentions embed_entities embed_scale train_linker link
+BENCHMARKS := corpus mentions embed_entities embed_scale train_linker link serve
 
 .PHONY: help demo test setup check format bench serve clean
 
@@ -23,6 +23,7 @@ check: $(READY) ## linter, formatter, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks/serve.py
 
 format: $(READY) ## let the formatter and linter rewrite what they can
 	$(BIN)/ruff format .

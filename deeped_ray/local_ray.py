@@ -77,21 +77,14 @@ def local_ray(*, num_cpus: int | None = None) -> Iterator[LocalRay]:
     folder = Path(tempfile.mkdtemp(prefix="deeped-"))
     token = folder / "token"
     write_token(token)
-    gcs, dashboard, client, agent, agent_grpc, metrics, runtime_env, proxy_metrics, proxy_stats = free_ports(9)
+    gcs, dashboard, client, agent, agent_grpc, metrics, runtime_env = free_ports(7)
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
-        # Serve's HAProxy, which comes with Ray, is several times faster than its proxy in Python
-        "RAY_SERVE_ENABLE_HA_PROXY": "1",
-        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(folder / "haproxy.cfg"),
-        "RAY_SERVE_HAPROXY_SOCKET_PATH": str(folder / "haproxy.sock"),
-        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": str(folder),
-        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": str(folder / "haproxy-state"),
-        "RAY_SERVE_HAPROXY_METRICS_PORT": str(proxy_metrics),
-        "RAY_SERVE_HAPROXY_STATS_PORT": str(proxy_stats),
+        **_haproxy(folder),
         "RAY_ADDRESS": f"http://127.0.0.1:{dashboard}",
         "RAY_DASHBOARD_ADDRESS": f"http://127.0.0.1:{dashboard}",
         "NO_PROXY": "127.0.0.1",
@@ -120,6 +113,29 @@ def local_ray(*, num_cpus: int | None = None) -> Iterator[LocalRay]:
     finally:
         _stop(process)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _haproxy(folder: Path) -> dict[str, str]:
+    """Settings for Serve's HAProxy, which comes with Ray on Linux and is several times faster than its proxy in Python."""
+    sockets = {"SOCKET_PATH": folder / "a", "METRICS_SOCKET_PATH": folder / "m"}
+    # a node's id, of 56 letters, is put into the path, and HAProxy takes no more than 97 bytes
+    if sys.platform != "linux" or len(bytes(folder)) + 60 > 97:
+        return {}
+    metrics, stats = free_ports(2)
+    settings = {
+        **sockets,
+        "CONFIG_FILE_LOC": folder / "haproxy.cfg",
+        "SERVER_STATE_BASE": folder,
+        "SERVER_STATE_FILE": folder / "haproxy-state",
+        "METRICS_PORT": metrics,
+        "STATS_PORT": stats,
+        # all our requests only read, so one that a dying replica did not answer goes to another, if it fits the buffer
+        "RETRY_ON": "conn-failure empty-response",
+        "TUNE_BUFSIZE": 2**17,
+    }
+    return {f"RAY_SERVE_HAPROXY_{name}": str(value) for name, value in settings.items()} | {
+        "RAY_SERVE_ENABLE_HA_PROXY": "1"
+    }
 
 
 def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, token: Path, log: Path) -> None:

@@ -1,74 +1,82 @@
 """The linker behind Ray Serve.
 
-serve run serve.app:build kb=/abs/KB          # then POST /link and GET /healthz on 127.0.0.1:8000
+serve deploy serve/config.yaml                # on a running cluster; set `kb` there first
+serve run serve.app:build kb=/abs/KB          # the same settings, on 127.0.0.1:8000
 """
 
-from typing import Literal
+import asyncio
+from pathlib import Path
+from typing import Any
 
-from fastapi import FastAPI, HTTPException, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+import yaml
+from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field
 from ray import serve
 from ray.serve import Application
 
-from deeped_ray import __version__
-from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.linker import LinkerKind
 from deeped_ray.types import DeepEdError
-from serve.schemas import Health, LinkedMention, LinkRequest, LinkResponse
+from serve.api import create_api
+from serve.service import LinkingService
 
-api = FastAPI(title="deeped-ray", version=__version__, description="Entity linking that explains its answers.")
-
-
-@api.exception_handler(RequestValidationError)
-async def explain_bad_request(_: Request, error: RequestValidationError) -> JSONResponse:
-    """422 without FastAPI's echo of the input, which may hold what JSON cannot (NaN, half a surrogate pair)."""
-    problems = [{"where": list(problem["loc"]), "problem": problem["msg"]} for problem in error.errors()]
-    return JSONResponse({"detail": problems}, status_code=422)
+CONFIG = Path(__file__).with_name("config.yaml")
 
 
 class AppArgs(BaseModel):
-    """Arguments of `build`, given as key=value to `serve run`."""
+    """Arguments of `build`, given as key=value to `serve run` or under `args` in the config file."""
+
+    model_config = ConfigDict(extra="forbid")
 
     kb: str
-    model: Literal["prior", "local", "global"] = "global"
-    num_replicas: int = 1
+    model: LinkerKind = "global"
+    token_file: str | None = Field(default=None, description="file with the API token that clients must send")
+    max_batch_mentions: int = Field(default=400, ge=1)
+    max_waiting_mentions: int = Field(default=20_000, ge=1)
 
 
-@serve.deployment(max_ongoing_requests=32, max_queued_requests=256, health_check_period_s=10)
-@serve.ingress(api)
-class LinkerService:
-    """One replica: a linker over memory-mapped arrays, shared with the other replicas of its node."""
+@serve.deployment
+@serve.ingress()
+class LinkerDeployment:
+    """One replica."""
 
     def __init__(self, args: AppArgs) -> None:
-        self._linker = Linker.open(args.kb, args.model)
-        self._model = args.model
-        self.check_health()
+        self._token = read_token(args.token_file)
+        self._service = LinkingService(
+            args.kb,
+            args.model,
+            max_batch_mentions=args.max_batch_mentions,
+            max_waiting_mentions=args.max_waiting_mentions,
+        )
 
-    def check_health(self) -> None:
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        return create_api(self._service, token=self._token)
+
+    async def check_health(self) -> None:
         """Ray Serve restarts a replica for which this raises."""
-        catalogue = self._linker.inputs.catalogue
-        title = catalogue.title(0)
-        self._linker.link(title, [(0, len(title))])
+        await asyncio.to_thread(self._service.check)
 
-    # Plain functions, not coroutines: FastAPI runs them in threads, so that linking never blocks the event loop.
-    @api.post("/link")
-    def link(self, request: LinkRequest) -> LinkResponse:
-        """Link the given spans of a text to entities."""
-        try:
-            predictions = self._linker.link(request.text, request.spans)
-        except DeepEdError as error:
-            raise HTTPException(status_code=422, detail=str(error)) from error
-        return LinkResponse(mentions=[LinkedMention.of(prediction, top=request.top) for prediction in predictions])
 
-    @api.get("/healthz")
-    def healthz(self) -> Health:
-        """Links a known title; answers once the replica can do its work."""
-        self.check_health()
-        return Health(status="ok", model=self._model, entities=len(self._linker.inputs.catalogue))
+def read_token(path: str | None) -> str | None:
+    """From a file, so that it stands in no config, log or list of processes."""
+    if path is None:
+        return None
+    try:
+        token = Path(path).read_text().strip()
+    except OSError as error:
+        raise DeepEdError(f"Cannot read the API token from {path}: {error.strerror}.") from error
+    if len(token) < 16:
+        raise DeepEdError(f"The API token in {path} has {len(token)} characters; it should have 16 at least.")
+    return token
+
+
+def settings() -> dict[str, Any]:
+    """Of the deployment, from serve/config.yaml, so that they stand in one place."""
+    config = yaml.safe_load(CONFIG.read_text())
+    (deployment,) = config["applications"][0]["deployments"]
+    return {name: value for name, value in deployment.items() if name != "name"}
 
 
 def build(args: AppArgs) -> Application:
     """The application, for `serve run serve.app:build kb=...` and for a Serve config file."""
-    application: Application = LinkerService.options(num_replicas=args.num_replicas).bind(args)  # type: ignore[attr-defined]
+    application: Application = LinkerDeployment.options(**settings()).bind(args)  # type: ignore[attr-defined]
     return application

@@ -1,7 +1,9 @@
 """Fixtures: one real Ray for the session, and one knowledge base made from the mini encyclopedia by the real stages."""
 
+import atexit
 import logging
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from deeped_ray.local_ray import write_token
 # Ray reads these when it is imported: the tests' Ray asks for a token of its own.
 _TOKEN = Path(tempfile.mkdtemp(prefix="deeped-test-")) / "token"
 write_token(_TOKEN)
+atexit.register(shutil.rmtree, _TOKEN.parent, ignore_errors=True)
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_TOKEN), RAY_USAGE_STATS_ENABLED="0")
 os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.2")
 

@@ -40,6 +40,8 @@ MAX_COMPARED = 2_000
 """Names that share a key with more others than this say too little."""
 MAX_FILED = 200_000
 """A word of more names than this is not looked at."""
+REMEMBERED = 4096
+"""Look-ups whose answers are kept."""
 _BLOCK = 200_000
 _LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i"})
 _WORD = re.compile(r"\w+")
@@ -79,12 +81,14 @@ class Form(NamedTuple):
     initials: str
 
 
-def form_of(name: str) -> Form:
+def form_of(name: str, *, with_initials: bool = True) -> Form:
+    """Initials take half of the time, and only acronyms are compared with them."""
     bare = bare_title(name)
     folded = fold(bare)
     whole = squeeze(name) if bare != name else folded.replace(" ", "")
     words = frozenset(folded.split()) - STOP_WORDS
-    return Form(whole, folded.replace(" ", ""), words, frozenset(filter(is_content_word, words)), initials_of(bare))
+    initials = initials_of(bare) if with_initials else ""
+    return Form(whole, folded.replace(" ", ""), words, frozenset(filter(is_content_word, words)), initials)
 
 
 class Surface(NamedTuple):
@@ -142,13 +146,17 @@ def _share_of_words(surface: Surface, name: Form) -> float:
 
 def _is_typo(a: str, b: str) -> bool:
     """Whether one edit, or a swap of neighbours, makes one of the other; digits are no typing errors."""
-    if abs(len(a) - len(b)) > 1 or min(len(a), len(b)) < MIN_TYPO_LENGTH:
+    shorter = min(len(a), len(b))
+    if abs(len(a) - len(b)) > 1 or shorter < MIN_TYPO_LENGTH:
+        return False
+    half = (shorter - 2) // 2  # one half at least is left as it was
+    if a[:half] != b[:half] and a[-half:] != b[-half:]:
         return False
     start = 0
-    while start < min(len(a), len(b)) and a[start] == b[start]:
+    while start < shorter and a[start] == b[start]:
         start += 1
     end = 0
-    while end < min(len(a), len(b)) - start and a[-1 - end] == b[-1 - end]:
+    while end < shorter - start and a[-1 - end] == b[-1 - end]:
         end += 1
     left, right = a[start : len(a) - end], b[start : len(b) - end]
     is_swap = len(left) == 2 and left == right[::-1]
@@ -231,6 +239,7 @@ class NameSearch:
         entities: npt.NDArray[np.int32],
     ) -> None:
         self._keys, self._rows, self._names, self._entities = keys, rows, names, entities
+        self.find = lru_cache(maxsize=REMEMBERED)(self._find)  # the same names come again and again
 
     @classmethod
     def open(cls, kb: KnowledgeBase) -> "NameSearch":
@@ -239,18 +248,18 @@ class NameSearch:
         keys, rows = (np.asarray(index.array(f"names.{name}")) for name in ("keys", "rows"))
         return cls(keys, rows, read_strings(corpus.path, "titles"), np.asarray(corpus.array("titles.entities")))
 
-    def find(self, surface: str, *, count: int) -> list[Resembling]:
-        """The entities whose title or redirect resembles a surface, the most alike first."""
+    def _find(self, surface: str, *, count: int) -> tuple[Resembling, ...]:
+        """`find`: the entities whose title or redirect resembles a surface, the most alike first."""
         ours = surface_of(surface)
         rows = self._candidates(ours)
         best: dict[int, float] = {}
         names = self._names.take(pa.array(rows)).to_pylist()
         for entity, name in zip(self._entities[rows].tolist(), names, strict=True):
-            alike = _resemblance(ours, form_of(name))
+            alike = _resemblance(ours, form_of(name, with_initials=bool(ours.acronym)))
             if alike > best.get(entity, 0.0):
                 best[entity] = alike
         ranked = sorted(best.items(), key=lambda item: (-item[1], item[0]))
-        return [Resembling(*item) for item in ranked[:count]]
+        return tuple(Resembling(*item) for item in ranked[:count])
 
     def similar_names(
         self,

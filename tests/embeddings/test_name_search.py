@@ -105,7 +105,7 @@ def test_every_single_edit_is_found(tmp_path: Path, surface: str) -> None:
 def test_a_word_of_too_many_names_finds_none_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(name_search, "MAX_COMPARED", 3)
     search = make_search(tmp_path, ["Smith", *(f"{name} Smith" for name in ("Adam", "Anna", "Jack", "John"))])
-    assert search.find("Smith", count=10) == [(0, 1.0)]
+    assert search.find("Smith", count=10) == ((0, 1.0),)
     assert search.find("Anna B. Smith", count=1)[0].entity_id == 2
 
 

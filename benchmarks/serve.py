@@ -1,0 +1,176 @@
+"""Documents per second over HTTP: through Ray Serve, through plain uvicorn, and by the Linker in this process.
+
+Documents are runs of 19 mentions, AIDA's mean, with their spans, as in benchmarks/link.py. Throughput: a few clients, each
+sending the next batch of documents as soon as it has its answer. Latency: single documents at half of Serve's throughput,
+sent by the clock whether or not earlier ones are answered; waiting counts. All on the loopback interface.
+
+python benchmarks/serve.py --kb KB --dataset aida:testa.tsv.gz
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import numpy as np
+from _harness import best_seconds, finish, parser_of
+from link import of_equal_size
+
+from deeped_ray.demo import ROOT, serving
+from deeped_ray.evaluation.datasets import SPECS, read_dataset
+from deeped_ray.evaluation.tables import table
+from deeped_ray.linking.linker import Linker
+from deeped_ray.local_ray import descendants, free_ports, local_ray, open_url
+from deeped_ray.types import Document
+
+CLIENTS = 4
+UVICORN = """
+import sys, uvicorn
+from serve.api import create_api
+from serve.service import LinkingService
+service = LinkingService(sys.argv[1], "global", max_batch_mentions=400, max_waiting_mentions=100_000)
+uvicorn.run(create_api(service), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
+"""
+
+
+def body_of(documents: Sequence[Document], *, explain: bool) -> bytes:
+    """One document is sent as such, several as a list."""
+    requests = [
+        {"text": document.text, "spans": [(m.start, m.end) for m in document.mentions], "explain": explain}
+        for document in documents
+    ]
+    return json.dumps(requests if len(requests) > 1 else requests[0]).encode()
+
+
+async def throughput(url: str, bodies: Sequence[bytes], *, seconds: float) -> float:
+    """Bodies answered per second, by clients that never pause."""
+    supply, num_answered = itertools.cycle(bodies), 0
+    async with aiohttp.ClientSession() as session:
+
+        async def client() -> None:
+            nonlocal num_answered
+            while time.perf_counter() < end:
+                await _post(session, url, next(supply))
+                num_answered += 1
+
+        await _post(session, url, next(supply))
+        start = time.perf_counter()
+        end = start + seconds
+        await asyncio.gather(*(client() for _ in range(CLIENTS)))
+        return num_answered / (time.perf_counter() - start)
+
+
+async def latencies(url: str, bodies: Sequence[bytes], *, per_second: float, seconds: float) -> list[float]:
+    """Milliseconds from when a request was due until its answer was there."""
+    supply = itertools.cycle(bodies)
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        start = time.perf_counter()
+
+        async def request(due: float) -> float:
+            await asyncio.sleep(due - time.perf_counter())
+            await _post(session, url, next(supply))
+            return 1000 * (time.perf_counter() - due)
+
+        dues = [start + 0.5 + number / per_second for number in range(int(per_second * seconds))]
+        return await asyncio.gather(*map(request, dues))
+
+
+async def _post(session: aiohttp.ClientSession, url: str, body: bytes) -> None:
+    async with session.post(f"{url}/link", data=body, headers={"Content-Type": "application/json"}) as reply:
+        content = await reply.read()
+        if reply.status != 200:
+            raise RuntimeError(f"status {reply.status}: {content[:200]!r}")
+
+
+@contextmanager
+def plain_uvicorn(kb: Path) -> Iterator[str]:
+    port = free_ports(1)[0]
+    with subprocess.Popen([sys.executable, "-c", UVICORN, str(kb), str(port)], cwd=ROOT) as process:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            for _ in range(200):
+                with suppress(OSError), open_url(f"{url}/healthz", timeout_s=1.0):
+                    break
+                time.sleep(0.3)
+            yield url
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def ray_serve(kb: Path, *, replicas: int) -> Iterator[tuple[str, int]]:
+    """The address and the process id of the Ray head."""
+    deployment: dict[str, Any] = {"num_replicas": replicas, "autoscaling_config": None}
+    with local_ray() as ray, serving(ray, kb, **deployment) as url:
+        yield url, ray.pid
+
+
+def private_megabytes(pid: int) -> list[int]:
+    """Memory of each replica that no other process shares."""
+    found = []
+    for child in descendants(pid):
+        with suppress(OSError):
+            if "ServeReplica" in Path(f"/proc/{child}/cmdline").read_text():
+                rollup = Path(f"/proc/{child}/smaps_rollup").read_text()
+                lines = [line.split() for line in rollup.splitlines() if line.startswith("Private_")]
+                found.append(sum(int(line[1]) for line in lines) // 1024)
+    return found
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--kb", type=Path, default=Path("kb/mini"), help="knowledge base (default: kb/mini)")
+    parser.add_argument("--dataset", default="mini:test", help=f"{SPECS} (default: mini:test)")
+    parser.add_argument("--replicas", type=int, default=2, help="replicas of the deployment (default: 2)")
+    parser.add_argument("--per-request", type=int, default=16, help="documents in a batch request (default: 16)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="length of each measurement (default: 10)")
+    parser.add_argument("--no-explain", dest="explain", action="store_false", help="answers without their reasons")
+    args = parser.parse_args()
+    if not (args.kb / "manifest.json").exists():
+        parser.error(f"no knowledge base at {args.kb}: run `make demo ONCE=1` first, or give --kb")
+    kb, size = args.kb.absolute(), args.per_request
+    documents = of_equal_size(read_dataset(args.dataset), count=320)
+    batches = [body_of(documents[i : i + size], explain=args.explain) for i in range(0, len(documents), size)]
+    singles = [body_of([document], explain=args.explain) for document in documents]
+
+    linker = Linker.open(kb)
+    linker.link_batch(documents[:50])
+    in_process = len(documents) / best_seconds(lambda: linker.link_batch(documents, explain=args.explain))
+    with plain_uvicorn(kb) as url:
+        by_uvicorn = size * asyncio.run(throughput(url, batches, seconds=args.seconds))
+    with ray_serve(kb, replicas=args.replicas) as (url, pid):
+        by_serve = size * asyncio.run(throughput(url, batches, seconds=args.seconds))
+        one_by_one = asyncio.run(throughput(url, singles, seconds=args.seconds))
+        rate = by_serve / 2
+        waits = asyncio.run(latencies(url, singles, per_second=rate, seconds=args.seconds))
+        memory = private_megabytes(pid)
+    p50, p99 = np.percentile(waits, [50, 99])
+    rows = [("p50", p50), ("p99", p99)]
+    print(f"single documents at {rate:.0f}/s, half of the throughput in batches, ms\n{table(['', 'ms'], rows)}")
+    print(f"single documents, {CLIENTS} clients: {one_by_one:.0f}/s; private memory of replicas: {memory} MB\n")
+    finish(
+        args,
+        claim=f"{size} documents a request, {args.replicas} replicas, {os.cpu_count()} cores, explained: {args.explain}",
+        unit="documents",
+        ours=by_serve,
+        baseline=in_process,
+        baseline_name="Linker in this process",
+        others={"plain uvicorn, one process": by_uvicorn},
+        p50_ms=p50,
+        p99_ms=p99,
+        at_documents_per_s=rate,
+        one_by_one_per_s=one_by_one,
+        replica_private_mb=memory,
+    )
+
+
+if __name__ == "__main__":
+    main()

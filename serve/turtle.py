@@ -1,0 +1,95 @@
+"""Turtle from strangers into a graph, at a cost that is bounded by its size.
+
+rdflib's Turtle parser opens neither files nor connections, whatever a request says. What it does that a server cannot
+have is turned off here, each with its reason.
+"""
+
+import re
+from typing import Any
+
+from rdflib import Graph, Literal, URIRef
+from rdflib.plugins.parsers.notation3 import BadSyntax, RDFSink, SinkParser
+
+MAX_CHARACTERS = 4_000_000
+MAX_STATEMENTS = 200_000
+
+_URI = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\\ud800-\udfff]{0,2000}')
+_STRING_ENDS = {
+    delimiter: re.compile(pattern, re.DOTALL)
+    for delimiter, pattern in {
+        '"': r'\\.|["\r\n]',
+        "'": r"\\.|['\r\n]",
+        '"""': r'\\.|"""(?!")',
+        "'''": r"\\.|'''(?!')",
+    }.items()
+}
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL)
+_ESCAPED = dict(zip("tbnrf\"'\\", "\t\b\n\r\f\"'\\", strict=True))
+
+
+def read_turtle(turtle: bytes | str) -> Graph:
+    """The statements, their literals without types or languages; ValueError, with the line, for what is no Turtle."""
+    if len(turtle) > MAX_CHARACTERS:
+        raise ValueError(f"it has {len(turtle):,} bytes, and {MAX_CHARACTERS:,} is the most")
+    text = turtle if isinstance(turtle, str) else turtle.decode("utf-8-sig")
+    graph = Graph(bind_namespaces="none")
+    # without a base URI: rdflib's would be our working directory, which the answer would then tell, and it resolves
+    # "../" in quadratic time
+    parser = _Parser(_Sink(graph), turtle=True)
+    try:
+        parser.loadBuf(text)
+    except (
+        Exception
+    ) as error:  # rdflib's meets broken Turtle with whatever its code comes upon, IndexError to TypeError
+        raise ValueError(f"line {parser.lines + 1}: {_reason(error)}") from error
+    return graph
+
+
+def _reason(error: Exception) -> str:
+    """One line that can be encoded, whatever it cites."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, IndexError):
+        return "it ends in the middle of a statement"
+    reason = error._why if isinstance(error, BadSyntax) else str(error)
+    return " ".join(reason[:200].split()).encode(errors="backslashreplace").decode()
+
+
+class _Parser(SinkParser):
+    def strconst(self, argstr: str, i: int, delim: str) -> tuple[int, str]:
+        """The end and the value of a string; rdflib's own copies the string at every escape, minutes for a long text."""
+        ends = (found for found in _STRING_ENDS[delim].finditer(argstr, i) if found[0][0] != "\\")
+        end = next(ends, None)
+        if end is None or end[0] != delim:
+            self.BadSyntax(argstr, i, "the string has no end")
+        value = argstr[i : end.start()]
+        self.lines += value.count("\n")
+        return end.end(), _ESCAPE.sub(_unescape, value)
+
+
+def _unescape(found: re.Match[str]) -> str:
+    if code := found[1] or found[2]:
+        return chr(int(code, 16))
+    if found[3] not in _ESCAPED:
+        raise ValueError(f"{found[0]} is no escape")
+    return _ESCAPED[found[3]]
+
+
+class _Sink(RDFSink):
+    num_statements = 0
+
+    def newSymbol(self, *args: str) -> URIRef:  # noqa: N802
+        # URIRef itself takes anything, and logs what it finds odd
+        if not _URI.fullmatch(args[0]):
+            raise ValueError(f"<{args[0][:100]}> is no URI in full")
+        return URIRef(args[0])
+
+    def newLiteral(self, s: str, dt: URIRef | None, lang: str | None) -> Literal:  # noqa: ARG002, N802
+        # rdflib would compute a typed literal's value: a gigabyte of digits for "1E+999999999"^^xsd:decimal
+        return Literal(s)
+
+    def makeStatement(self, quadruple: Any, why: Any = None) -> None:  # noqa: N802
+        self.num_statements += 1
+        if self.num_statements > MAX_STATEMENTS:
+            raise ValueError(f"it has more than {MAX_STATEMENTS:,} statements")
+        super().makeStatement(quadruple, why)

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from deeped_ray import __version__
 from deeped_ray.types import DeepEdError
 
-FORMAT = 4
+FORMAT = 5
 MAKERS = {
     "pages": "jobs/build_corpus.py",
     "corpus": "jobs/build_corpus.py",

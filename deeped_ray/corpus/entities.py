@@ -3,7 +3,7 @@
 Parse tasks spill a row for every title they see: as a page, as a redirect, as the target of a link or redirect. A reducer
 merges the rows of a title; the driver then follows redirects by 64-bit hashes in numpy arrays, never by a dict of strings.
 
-    entities.parquet        one row per entity, in order of entity id
+    entities.arrow          one row per entity, in order of entity id; memory-mapped, since every replica of a server has it
     titles.*                every title and redirect that leads to an entity, in hash order, and `titles.entities.npy`
     disambiguations.parquet pages that only list what a name can mean
 """
@@ -24,7 +24,14 @@ import pyarrow.parquet as pq
 
 from deeped_ray.artifacts import Part
 from deeped_ray.corpus.shuffle import gather
-from deeped_ray.corpus.strings import StringIndex, hash64, hashes_of, write_hashed_strings
+from deeped_ray.corpus.strings import (
+    StringIndex,
+    hash64,
+    hashes_of,
+    read_mapped,
+    write_hashed_strings,
+    write_mapped,
+)
 from deeped_ray.corpus.wikidump import ARTICLES
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Mention, Page
@@ -183,7 +190,7 @@ def write_entities(
     entities = pa.table(
         {
             "entity_id": pa.array(np.arange(num_entities), pa.int32()),
-            "title": rows["title"],
+            "title": rows["title"].cast(pa.large_string()),
             "page_id": rows["page_id"],
             "has_page": np.arange(num_entities) < resolution.num_pages,
             "is_list": pc.match_substring_regex(
@@ -195,20 +202,20 @@ def write_entities(
             "num_words": num_words,
         }
     )
-    pq.write_table(entities, folder / "entities.parquet")
+    write_mapped(folder / "entities.arrow", entities)
 
 
 class Catalogue:
     """Reads the catalogue of a corpus part."""
 
     def __init__(self, part: Part) -> None:
-        table = pq.read_table(part.path / "entities.parquet", memory_map=True)
-        self._titles = table.column("title").combine_chunks()
-        self.page_ids = table.column("page_id").to_numpy()
-        self.num_links = table.column("num_links").to_numpy()
-        self.num_words = table.column("num_words").to_numpy()
-        self.is_person: npt.NDArray[np.bool_] = table.column("is_person").to_numpy()
-        self._article_ids = self.page_ids[table.column("has_page").to_numpy()]
+        columns = read_mapped(part.path / "entities.arrow")
+        self._titles = columns["title"]
+        self.page_ids, self.num_links, self.num_words, self.is_person, has_page = (
+            columns[name].to_numpy(zero_copy_only=False)
+            for name in ("page_id", "num_links", "num_words", "is_person", "has_page")
+        )
+        self._article_ids = self.page_ids[: np.count_nonzero(has_page)]  # those with a page come first
         self._names = StringIndex(part.path, "titles")
         self._name_entities = part.array("titles.entities")
         summary = part.path / "summary.json"

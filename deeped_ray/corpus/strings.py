@@ -38,15 +38,27 @@ def write_hashed_strings(
     assert np.all(hashes[1:] >= hashes[:-1]), "strings must come in hash order"
     np.save(folder / f"{name}.hashes.npy", hashes)
     strings = strings.cast(pa.large_string())
-    table = pa.table({"string": strings.combine_chunks() if isinstance(strings, pa.ChunkedArray) else strings})
-    with pa.OSFile(str(folder / f"{name}.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
+    write_mapped(folder / f"{name}.arrow", pa.table({"string": strings}))
 
 
 def read_strings(folder: Path, name: str) -> pa.Array:
-    strings = pa.ipc.open_file(pa.memory_map(str(folder / f"{name}.arrow"))).read_all().column("string")
-    # one chunk, as written: combine_chunks would copy it out of the memory map
-    return strings.chunk(0) if strings.num_chunks else pa.array([], pa.large_string())
+    return read_mapped(folder / f"{name}.arrow")["string"]
+
+
+def write_mapped(path: Path, table: pa.Table) -> None:
+    """A table that readers map into memory: Arrow's own layout, not compressed, each column in one piece."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+
+
+def read_mapped(path: Path) -> dict[str, pa.Array]:
+    """Columns that stay in the file until they are looked at."""
+    table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    # combine_chunks would copy them out of the memory map
+    return {
+        name: column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
 
 
 class StringIndex:

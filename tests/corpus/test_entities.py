@@ -46,7 +46,7 @@ def test_the_result_does_not_depend_on_the_order_of_pages(tmp_path: Path) -> Non
         (tmp_path / name).mkdir()
     make_catalogue(tmp_path / "forward", PAGES, min_links_without_page=1)
     make_catalogue(tmp_path / "backward", PAGES[::-1], min_links_without_page=1)
-    for file in ("entities.parquet", "titles.hashes.npy", "titles.entities.npy", "titles.arrow"):
+    for file in ("entities.arrow", "titles.hashes.npy", "titles.entities.npy", "titles.arrow"):
         assert (tmp_path / "forward" / file).read_bytes() == (tmp_path / "backward" / file).read_bytes()
 
 

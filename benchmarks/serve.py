@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import numpy as np
@@ -108,8 +107,11 @@ def plain_uvicorn(kb: Path) -> Iterator[str]:
 @contextmanager
 def ray_serve(kb: Path, *, replicas: int) -> Iterator[tuple[str, int]]:
     """The address and the process id of the Ray head."""
-    deployment: dict[str, Any] = {"num_replicas": replicas, "autoscaling_config": None}
-    with local_ray() as ray, serving(ray, kb, **deployment) as url:
+    scale = {"min_replicas": replicas, "max_replicas": replicas}
+    with local_ray() as ray, serving(ray, kb, autoscaling_config=scale) as url:
+        while len(private_megabytes(ray.pid)) < replicas:
+            time.sleep(0.5)
+        time.sleep(5)  # until all of them are known to the proxy
         yield url, ray.pid
 
 

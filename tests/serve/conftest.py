@@ -1,17 +1,20 @@
 """The service on a real Ray Serve behind HAProxy, with two replicas, started as `make serve` starts it."""
 
+import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import Request
 
 import httpx
 import pytest
 
 from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.demo import serving
-from deeped_ray.local_ray import LocalRay, descendants, free_ports, local_ray
+from deeped_ray.local_ray import LocalRay, free_ports, local_ray, open_url
 
-TWO_REPLICAS = {"num_replicas": 2, "autoscaling_config": None}
+TWO_REPLICAS = {"autoscaling_config": {"min_replicas": 2, "max_replicas": 2}}
 
 
 @dataclass(frozen=True)
@@ -20,21 +23,31 @@ class Served:
     port: int
     ray: LocalRay
 
-    def replicas(self) -> set[int]:
-        """Process ids."""
-        found = set()
-        for pid in descendants(self.ray.pid):
-            command = Path(f"/proc/{pid}/cmdline")
-            if command.exists() and "ServeReplica" in command.read_text():
-                found.add(pid)
-        return found
+    def wait_for_replicas(self, number: int, *, without: int = -1) -> None:
+        """Until so many run and are known to the proxy."""
+        deadline = time.monotonic() + 90
+        while len(self.ready() - {without}) < number:
+            assert time.monotonic() < deadline, f"{self.ready()} are ready"
+            time.sleep(0.2)
+
+    def ready(self) -> set[int]:
+        """Process ids of replicas that are running, as Serve sees it."""
+        token = Path(self.ray.environment["RAY_AUTH_TOKEN_PATH"]).read_text()
+        request = Request(
+            f"{self.ray.dashboard_url}/api/serve/applications/", headers={"Authorization": f"Bearer {token}"}
+        )
+        with open_url(request, timeout_s=10.0) as reply:
+            (deployment,) = json.load(reply)["applications"]["linker"]["deployments"].values()
+        return {replica["pid"] for replica in deployment["replicas"] if replica["state"] == "RUNNING"}
 
 
 @pytest.fixture(scope="session")
 def served(mini_kb: KnowledgeBase) -> Iterator[Served]:
     port = free_ports(1)[0]
     with local_ray(num_cpus=4) as ray, serving(ray, mini_kb.root, port=port, **TWO_REPLICAS) as url:
-        yield Served(url, port, ray)
+        served = Served(url, port, ray)
+        served.wait_for_replicas(2)
+        yield served
 
 
 @pytest.fixture(scope="session")

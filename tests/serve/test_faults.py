@@ -1,0 +1,159 @@
+"""The service under load while replicas die and versions change, and under abuse."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.demo import ROOT, write_config
+from deeped_ray.local_ray import executable
+from tests.serve.conftest import TWO_REPLICAS, Served
+
+BODY = {"text": "Montreal met Toronto in the Stanley Cup.", "explain": False}
+NUM_MALFORMED = 1000
+
+
+class Load:
+    """Clients that ask all the time, and remember what went wrong with which request, and when it began."""
+
+    def __init__(self, url: str, *, clients: int) -> None:
+        self._url, self._end = url, threading.Event()
+        self.num_answered = 0
+        self.models: list[str] = []
+        self.failures: list[tuple[float, str]] = []
+        self._threads = [threading.Thread(target=self._ask) for _ in range(clients)]
+
+    def _ask(self) -> None:
+        with httpx.Client(base_url=self._url, timeout=60, trust_env=False) as client:
+            while not self._end.is_set():
+                began = time.monotonic()
+                try:
+                    reply = client.post("/link", json=BODY)
+                    reply.raise_for_status()
+                except httpx.HTTPError as error:
+                    self.failures.append((began, repr(error)))
+                else:
+                    self.num_answered += 1
+                    self.models.append(reply.json()["version"]["model"])
+
+    @classmethod
+    @contextmanager
+    def on(cls, url: str, *, clients: int = 8) -> Iterator["Load"]:
+        load = cls(url, clients=clients)
+        for thread in load._threads:
+            thread.start()
+        try:
+            yield load
+        finally:
+            load._end.set()
+            for thread in load._threads:
+                thread.join()
+
+    def wait_for(self, number: int) -> None:
+        """Until so many more requests have been answered."""
+        target, deadline = self.num_answered + number, time.monotonic() + 60
+        while self.num_answered < target:
+            assert time.monotonic() < deadline, f"{self.num_answered} of {target} answered"
+            time.sleep(0.05)
+
+
+def test_a_killed_replica_fails_no_request_that_begins_after(served: Served) -> None:
+    served.wait_for_replicas(2)
+    victim = min(served.ready())
+    with Load.on(served.url) as load:
+        load.wait_for(100)
+        os.kill(victim, signal.SIGKILL)
+        killed = time.monotonic()
+        load.wait_for(300)
+        served.wait_for_replicas(2, without=victim)
+        load.wait_for(100)
+    late = [failure for failure in load.failures if failure[0] > killed]
+    assert late == []
+    assert len(load.failures) <= 8  # no more than the victim had in hand
+
+
+def deploy(served: Served, kb: KnowledgeBase, folder: Path, model: str) -> None:
+    config = write_config(folder / "serve.yaml", served.port, {"kb": str(kb.root), "model": model}, **TWO_REPLICAS)
+    environment = {**served.ray.environment, "RAY_ADDRESS": served.ray.gcs_address}
+    command = [executable("serve"), "run", str(config), "--working-dir", str(ROOT), "--non-blocking"]
+    subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("model", ["local", "global"])
+def test_a_new_version_is_swapped_in_without_a_failed_request(
+    served: Served, mini_kb: KnowledgeBase, tmp_path: Path, model: str
+) -> None:
+    with Load.on(served.url, clients=4) as load:
+        load.wait_for(50)
+        deploy(served, mini_kb, tmp_path, model)
+        deadline = time.monotonic() + 120
+        while load.models[-20:] != [model] * 20:
+            assert time.monotonic() < deadline, "the new version did not come"
+            time.sleep(0.5)
+        load.wait_for(100)
+    assert load.failures == []
+    assert len(set(load.models)) == 2
+
+
+def test_two_hundred_clients_at_once_are_all_answered(served_url: str) -> None:
+    async def ask() -> list[int]:
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=served_url, timeout=60, trust_env=False, limits=limits) as client:
+            replies = await asyncio.gather(*(client.post("/link", json=BODY) for _ in range(200)))
+        return [len(reply.json()["mentions"]) for reply in replies if reply.status_code == 200]
+
+    assert asyncio.run(ask()) == [3] * 200
+
+
+def malformed(examples: list[Any]) -> SearchStrategy[bytes]:
+    """Bodies that are almost right, JSON of any other shape, and no JSON at all."""
+    values = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+        max_leaves=10,
+    )
+    broken = st.sampled_from(examples).flatmap(
+        lambda example: st.sampled_from(sorted(example)).flatmap(lambda key: values.map(lambda v: {**example, key: v}))
+    )
+    shaped = st.one_of(broken, values, st.lists(broken, max_size=3)).map(json.dumps).map(str.encode)
+    cut = st.sampled_from([json.dumps(example).encode() for example in examples]).flatmap(
+        lambda body: st.tuples(st.integers(0, len(body)), st.binary(max_size=6)).map(
+            lambda change: body[: change[0]] + change[1] + body[change[0] + 1 :]
+        )
+    )
+    return st.one_of(shaped, cut, st.binary(max_size=200))
+
+
+def test_a_thousand_malformed_bodies_give_no_server_error(client: httpx.Client) -> None:
+    described = client.get("/openapi.json").json()
+    routes = [path for path, methods in described["paths"].items() if "post" in methods]
+    schemas = described["components"]["schemas"].values()
+    examples = [example for schema in schemas for example in schema.get("examples", [])]
+    statuses = []
+
+    @settings(max_examples=NUM_MALFORMED, deadline=None, derandomize=True, database=None)
+    @given(malformed(examples), st.sampled_from(routes))
+    def send(body: bytes, route: str) -> None:
+        reply = client.post(route, content=body, headers={"Content-Type": "application/json"})
+        assert reply.status_code < 500, reply.text
+        assert "Traceback" not in reply.text
+        statuses.append(reply.status_code)
+
+    send()
+    assert len(statuses) >= NUM_MALFORMED
+    assert statuses.count(422) > NUM_MALFORMED / 2
+    assert client.get("/healthz").status_code == 200

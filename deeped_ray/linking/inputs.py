@@ -73,11 +73,13 @@ class LinkerInputs:
     def open_detector(self, config: DetectionConfig) -> Detector | SpacyDetector:
         return open_detector(self._kb.open("corpus"), config)
 
-    def first_candidates(self, document: Document, *, number: int | None = None) -> list[list[PriorCandidate]]:
+    def first_candidates(
+        self, document: Document, *, number: int | None = None, known: KnownWords | None = None
+    ) -> list[list[PriorCandidate]]:
         """For every mention the best candidates by prior, before the context is looked at.
 
         `number` is a training document's, whose own annotations must not speak for it. Entities whose names resemble a
-        mention that is not known have a prior of 0.
+        mention that is not known have a prior of 0. `known` are the words of the document, if they are at hand.
         """
         listed = [self._listed(document, mention, number) for mention in document.mentions]
         surfaces = [document.surface(mention) for mention in document.mentions]
@@ -93,7 +95,7 @@ class LinkerInputs:
             ]
         unknown = [i for i, candidates in enumerate(found) if not candidates and listed[i] is None]
         if self.names is not None and unknown:
-            known = KnownWords(document.text, self.words)
+            known = known or KnownWords(document.text, self.words)
             for i in unknown:
                 found[i] = self._resembling(document, document.mentions[i], known)
         return [candidates[: self.config.first_candidates] for candidates in found]
@@ -129,7 +131,7 @@ class LinkerInputs:
         if not document.mentions:
             return []
         known = KnownWords(document.text, self.words)
-        firsts = self.first_candidates(document, number=number)
+        firsts = self.first_candidates(document, number=number, known=known)
         windows = windows_of(document.mentions)
         return [(window, self._encode(document, firsts, window, known, insert_gold=insert_gold)) for window in windows]
 

@@ -131,16 +131,26 @@ class Linker:
         if self.model is None:
             return [self._by_prior(document) for document in documents]
         answers: list[dict[int, Prediction]] = [{} for _ in documents]
+        for batch, scores in self._scored(documents, explain=explain):
+            for row, (number, window, encoded) in enumerate(batch):
+                answers[number].update(self._explain(documents[number], window, encoded, scores, row))
+        return [[found[i] for i in range(len(found))] for found in answers]
+
+    def _scored(self, documents: Sequence[Document], *, explain: bool) -> Iterator[tuple[list[_Seen], "_Lists"]]:
+        """Batches with the model's output; several are in work at once."""
+        if len(documents) <= PER_BATCH or self._num_threads == 1:  # threads would only hand things to each other
+            for batch in self._batches(documents):
+                yield batch, self._score(batch, explain=explain)
+            return
         with document_threads(self._num_threads) as threads:
             in_flight: deque[tuple[list[_Seen], Future[_Lists]]] = deque()
             for batch in self._batches(documents):
-                encoded = [encoded for _, _, encoded in batch]
-                in_flight.append((batch, threads.submit(self._score, encoded, explain=explain)))
+                in_flight.append((batch, threads.submit(self._score, batch, explain=explain)))
                 while len(in_flight) > 2 * self._num_threads:
-                    self._explain_batch(documents, *in_flight.popleft(), answers)
-            while in_flight:
-                self._explain_batch(documents, *in_flight.popleft(), answers)
-        return [[found[i] for i in range(len(found))] for found in answers]
+                    first, scores = in_flight.popleft()
+                    yield first, scores.result()
+            for batch, scores in in_flight:
+                yield batch, scores.result()
 
     def _batches(self, documents: Sequence[Document]) -> Iterator[list[_Seen]]:
         """Windows of the documents, with the number of their document, in batches of similar size."""
@@ -150,21 +160,10 @@ class Linker:
             for places in similar_sizes([encoded for _, _, encoded in seen], per_batch=PER_BATCH):
                 yield [seen[place] for place in places]
 
-    def _explain_batch(
-        self,
-        documents: Sequence[Document],
-        batch: Sequence[_Seen],
-        scored: "Future[_Lists]",
-        answers: list[dict[int, Prediction]],
-    ) -> None:
-        lists = scored.result()
-        for row, (number, window, encoded) in enumerate(batch):
-            answers[number].update(self._explain(documents[number], window, encoded, lists, row))
-
     @torch.inference_mode()
-    def _score(self, documents: Sequence[EncodedDocument], *, explain: bool) -> "_Lists":
+    def _score(self, seen: Sequence[_Seen], *, explain: bool) -> "_Lists":
         assert self.model is not None
-        batch = self.inputs.collate(documents)
+        batch = self.inputs.collate([encoded for _, _, encoded in seen])
         scores: Scores = self.model(batch)
         is_global = self.model.kind == "global"
         support = self.model.mutual_support(scores.rho, batch) if explain and is_global else None

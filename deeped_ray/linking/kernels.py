@@ -196,7 +196,7 @@ def _attend(  # type: ignore[no-untyped-def]
     a_scores, b_scores, candidates, num_candidates, context, num_words, R, psi, beta, strongest
 ) -> None:
     K = context.shape[1]
-    u, ordered = np.empty(K, np.float32), np.empty(K, np.float32)
+    u, highest = np.empty(K, np.float32), np.empty(R, np.float32)
     for i in range(len(candidates)):
         num, words = num_candidates[i], num_words[i]
         if num == 0 or words == 0:
@@ -210,20 +210,15 @@ def _attend(  # type: ignore[no-untyped-def]
                 if value > u[k]:
                     u[k] = value
                     strongest[i, k] = e
-        threshold, num_ties = _LOWEST, K
-        if words > R:
-            ordered[:words] = u[:words]
-            ordered[:words].sort()
-            threshold = ordered[words - R]
-            num_ties = 0
-            for k in range(words - R, words):
-                num_ties += ordered[k] == threshold
-        highest = u[:words].max()
+        _keep_largest(u, words, highest)
+        threshold, num_ties = highest[0], 0
+        for k in range(R):
+            num_ties += highest[k] == threshold
         total = np.float32(0)
         for k in range(words):
             if u[k] > threshold or (u[k] == threshold and num_ties > 0):
                 num_ties -= u[k] == threshold
-                beta[i, k] = np.exp(u[k] - highest)
+                beta[i, k] = np.exp(u[k] - highest[R - 1])
                 total += beta[i, k]
         for k in range(words):
             beta[i, k] /= total
@@ -233,6 +228,21 @@ def _attend(  # type: ignore[no-untyped-def]
             for k in range(words):
                 score += beta[i, k] * b_scores[e, context[i, k]]
             psi[i, s] = score
+
+
+@_compiled
+def _keep_largest(values, length, largest) -> None:  # type: ignore[no-untyped-def]
+    """The largest of the first values in ascending order; by insertion, since numba takes seconds to compile a sort."""
+    for k in range(len(largest)):
+        largest[k] = _LOWEST
+    for k in range(length):
+        value, place = values[k], 0
+        while place < len(largest) and largest[place] < value:
+            if place:
+                largest[place - 1] = largest[place]
+            place += 1
+        if place:
+            largest[place - 1] = value
 
 
 @_compiled

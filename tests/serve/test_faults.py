@@ -86,8 +86,9 @@ def test_a_killed_replica_fails_no_request_that_begins_after(served: Served) -> 
     assert len(load.failures) <= 8  # no more than the victim had in hand
 
 
-def deploy(served: Served, kb: KnowledgeBase, folder: Path, model: str) -> None:
-    config = write_config(folder / "serve.yaml", served.port, {"kb": str(kb.root), "model": model}, **TWO_REPLICAS)
+def deploy(served: Served, kb: KnowledgeBase, folder: Path, model: str, **deployment: Any) -> None:
+    settings = TWO_REPLICAS | deployment
+    config = write_config(folder / "serve.yaml", served.port, {"kb": str(kb.root), "model": model}, **settings)
     environment = {**served.ray.environment, "RAY_ADDRESS": served.ray.gcs_address}
     command = [executable("serve"), "run", str(config), "--working-dir", str(ROOT), "--non-blocking"]
     subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True)
@@ -157,3 +158,18 @@ def test_a_thousand_malformed_bodies_give_no_server_error(client: httpx.Client) 
     assert len(statuses) >= NUM_MALFORMED
     assert statuses.count(422) > NUM_MALFORMED / 2
     assert client.get("/healthz").status_code == 200
+
+
+def test_replicas_come_with_the_load_and_requests_do_not_notice(
+    served: Served, mini_kb: KnowledgeBase, tmp_path: Path
+) -> None:
+    scale = {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 2, "upscale_delay_s": 1.0}
+    deploy(served, mini_kb, tmp_path, "global", autoscaling_config={**scale, "downscale_delay_s": 1.0})
+    deadline = time.monotonic() + 60
+    while len(served.ready()) > 1:
+        assert time.monotonic() < deadline, "no replica was taken away"
+        time.sleep(0.5)
+    with Load.on(served.url, clients=12) as load:
+        served.wait_for_replicas(2)
+        load.wait_for(50)
+    assert load.failures == []

@@ -24,7 +24,7 @@ import numpy as np
 from _harness import best_seconds, finish, parser_of
 from link import of_equal_size
 
-from deeped_ray.demo import ROOT, serving
+from deeped_ray.demo import ROOT, deploy
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
 from deeped_ray.evaluation.tables import table
 from deeped_ray.linking.linker import Linker
@@ -109,7 +109,8 @@ def plain_uvicorn(kb: Path) -> Iterator[str]:
 def ray_serve(kb: Path, *, replicas: int) -> Iterator[tuple[str, int, float]]:
     """The address, the process id of the Ray head, and how long the slowest replica took to start."""
     scale = {"min_replicas": replicas, "max_replicas": replicas}
-    with local_ray() as ray, serving(ray, kb, autoscaling_config=scale) as url:
+    with local_ray() as ray:
+        url = deploy(ray, kb, autoscaling_config=scale)
         while len(started := _start_seconds(ray)) < replicas:
             time.sleep(0.5)
         time.sleep(2)  # until all of them are known to the proxy

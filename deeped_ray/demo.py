@@ -13,8 +13,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ STAGES: list[tuple[str, list[str]]] = [
     ("train_linker", ["--epochs", "15", "--documents-per-step", "2", "--forms", "diagonal"]),
 ]
 SENTENCE = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
-MENTIONS = ("Montreal", "Toronto", "Stanley Cup", "Boston", "National Hockey League")
 _WORKER = re.compile(r"\x1b\[\d+m\(\w+ pid=\d+\)\x1b\[0m ")
 _NOISE = re.compile(
     r"^\S+ \S+\t(INFO|SUCC|WARNING) (cli|packaging|dashboard_sdk|sdk|job_manager|working_dir|worker|authentication_token_setup)\.py"
@@ -77,13 +75,13 @@ def run_demo(kb: Path, *, port: int | None, keep_serving: bool) -> None:
         for stage, options in STAGES:
             run_stage(ray, kb, stage, options)
         _say("deploying serve.app:build")
-        with serving(ray, kb, port=port) as url:
-            _say(f"POST {url}/link")
-            print(render(SENTENCE, post_link(url, SENTENCE, MENTIONS)))
-            run_stage(ray, kb, "evaluate", [])
-            print(f"done in {time.monotonic() - start:.0f} s; knowledge base: {kb}")
-            if keep_serving:
-                wait_for_interrupt(url, ray)
+        url = deploy(ray, kb, port=port)
+        _say(f"POST {url}/link")
+        print(render(SENTENCE, post_link(url, SENTENCE)))
+        run_stage(ray, kb, "evaluate", [])
+        print(f"done in {time.monotonic() - start:.0f} s; knowledge base: {kb}")
+        if keep_serving:
+            wait_for_interrupt(url, ray)
 
 
 def run_stage(ray: LocalRay, kb: Path, stage: str, options: list[str]) -> None:
@@ -96,8 +94,7 @@ def serve_only(kb: Path, *, port: int | None) -> None:
     _say("starting a private Ray head")
     with local_ray() as ray:
         _say("deploying serve.app:build")
-        with serving(ray, kb, port=port) as url:
-            wait_for_interrupt(url, ray)
+        wait_for_interrupt(deploy(ray, kb, port=port), ray)
 
 
 def submit(ray: LocalRay, entrypoint: list[str]) -> None:
@@ -129,24 +126,27 @@ def write_config(path: Path, port: int, args: dict[str, Any], **deployment: Any)
     return path
 
 
-@contextmanager
-def serving(ray: LocalRay, kb: Path, *, port: int | None = None, **deployment: Any) -> Iterator[str]:
-    """Deploy the app on this machine; shut it down in the end, which lets the head stop quickly."""
+def deploy(ray: LocalRay, kb: Path, *, port: int | None = None, **deployment: Any) -> str:
+    """Serve a knowledge base on this machine, at the address returned, until the head ends.
+
+    `serve shutdown` before that would drain HAProxy for 30 s.
+    """
     port = port or free_ports(1)[0]
-    path = write_config(ray.log.with_name("serve.yaml"), port, {"kb": str(kb)}, **deployment)
+    run_serve(ray, write_config(ray.log.with_name("serve.yaml"), port, {"kb": str(kb)}, **deployment))
+    url = f"http://127.0.0.1:{port}"
+    _wait_until_healthy(ray, url)
+    return url
+
+
+def run_serve(ray: LocalRay, config: Path) -> None:
+    """`serve run CONFIG`: what runs already is changed to what the file says."""
     environment = {**ray.environment, "RAY_ADDRESS": ray.gcs_address}
-    command = [executable("serve"), "run", str(path), "--working-dir", str(ROOT), "--non-blocking"]
+    command = [executable("serve"), "run", str(config), "--working-dir", str(ROOT), "--non-blocking"]
     run = subprocess.run(
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     if run.returncode:
         raise DeepEdError(f"`serve run` failed:\n{run.stdout}")
-    try:
-        url = f"http://127.0.0.1:{port}"
-        _wait_until_healthy(ray, url)
-        yield url
-    finally:
-        subprocess.run([executable("serve"), "shutdown", "-y"], env=ray.environment, capture_output=True, check=False)
 
 
 def _wait_until_healthy(ray: LocalRay, url: str, *, timeout_s: float = 120) -> None:
@@ -173,9 +173,8 @@ def _deploy_failure(ray: LocalRay) -> str | None:
     return None
 
 
-def post_link(url: str, text: str, mentions: tuple[str, ...]) -> list[dict[str, Any]]:
-    spans = [(text.index(mention), text.index(mention) + len(mention)) for mention in mentions]
-    body = json.dumps({"text": text, "spans": spans}).encode()
+def post_link(url: str, text: str) -> list[dict[str, Any]]:
+    body = json.dumps({"text": text}).encode()
     request = urllib.request.Request(f"{url}/link", body, {"Content-Type": "application/json"})
     with open_url(request, timeout_s=30.0) as reply:
         answers: list[dict[str, Any]] = json.load(reply)["mentions"]
@@ -210,7 +209,8 @@ def render(text: str, answers: list[dict[str, Any]]) -> str:
 
 def wait_for_interrupt(url: str, ray: LocalRay) -> None:
     print(
-        f"\nserving at {url} (docs at {url}/docs), Ray dashboard at {ray.dashboard_url}; Ctrl-C ends both", flush=True
+        f"\nserving: page at {url}, documentation at {url}/docs; Ray dashboard at {ray.dashboard_url}; Ctrl-C ends both",
+        flush=True,
     )
     try:
         signal.pause()

@@ -51,7 +51,10 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     503: {"model": Error, "description": "too much is waiting; try again after Retry-After seconds"},
 }
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"model": Error, "description": "no such entity"}}
-_TURTLE = {"text/turtle": {"schema": {"type": "string"}}}
+_TURTLE: dict[str, Any] = {"text/turtle": {"schema": {"type": "string"}}}
+_NIF_EXAMPLE = """@prefix nif: <http://persistence.uni-leipzig.org/nlp2rdf/ontologies/nif-core#> .
+<http://example.org/d#char=0,32> a nif:Context ; nif:isString "Montreal met Toronto on the ice." .
+"""
 # the page loads nothing from elsewhere, and may not
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
@@ -110,7 +113,12 @@ def _add_linking(api: FastAPI, service: LinkingService) -> None:
         "/nif",
         response_class=Response,
         responses={200: {"content": _TURTLE}},
-        openapi_extra={"requestBody": {"required": True, "content": _TURTLE}},
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"text/turtle": {**_TURTLE["text/turtle"], "example": _NIF_EXAMPLE}},
+            }
+        },
         tags=["linking"],
     )
     async def link_for_gerbil(

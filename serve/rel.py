@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from deeped_ray.types import Prediction
 from serve.schemas import MAX_SPANS, Offset, Text
@@ -13,6 +13,10 @@ RelMention = tuple[int, int, str, str, float, float, str]
 
 class RelRequest(BaseModel):
     """A text and the mentions in it; without any they are to be found. Other keys, such as `tagger`, mean nothing here."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"text": "Montreal met Toronto on the ice.", "spans": [[0, 8], [13, 7]]}]}
+    )
 
     text: Text
     starts_and_lengths: list[tuple[Offset, Offset]] | None = Field(default=None, alias="spans", max_length=MAX_SPANS)

@@ -59,6 +59,8 @@ def local_ray_session() -> Iterator[None]:
         logging_level=logging.ERROR,
     )
     yield
+    for actor in ray.util.list_named_actors(all_namespaces=True):  # Ray Train leaves one, for which a raylet waits 30 s
+        ray.kill(ray.get_actor(actor["name"], actor["namespace"]))
     ray.shutdown()
 
 

@@ -5,16 +5,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.request import Request
 
 import httpx
 import pytest
 
 from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.demo import serving
+from deeped_ray.demo import deploy
 from deeped_ray.local_ray import LocalRay, free_ports, local_ray, open_url
 
-TWO_REPLICAS = {"autoscaling_config": {"min_replicas": 2, "max_replicas": 2}}
+TWO_REPLICAS: dict[str, Any] = {"autoscaling_config": {"min_replicas": 2, "max_replicas": 2}}
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,16 @@ class Served:
             f"{self.ray.dashboard_url}/api/serve/applications/", headers={"Authorization": f"Bearer {token}"}
         )
         with open_url(request, timeout_s=10.0) as reply:
-            (deployment,) = json.load(reply)["applications"]["linker"]["deployments"].values()
-        return {replica["pid"] for replica in deployment["replicas"] if replica["state"] == "RUNNING"}
+            deployments = json.load(reply)["applications"]["linker"]["deployments"].values()
+        replicas = [replica for deployment in deployments for replica in deployment["replicas"]]
+        return {replica["pid"] for replica in replicas if replica["state"] == "RUNNING"}
 
 
 @pytest.fixture(scope="session")
 def served(mini_kb: KnowledgeBase) -> Iterator[Served]:
     port = free_ports(1)[0]
-    with local_ray(num_cpus=4) as ray, serving(ray, mini_kb.root, port=port, **TWO_REPLICAS) as url:
-        served = Served(url, port, ray)
+    with local_ray(num_cpus=4) as ray:
+        served = Served(deploy(ray, mini_kb.root, port=port, **TWO_REPLICAS), port, ray)
         served.wait_for_replicas(2)
         yield served
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -19,12 +18,13 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.demo import ROOT, write_config
-from deeped_ray.local_ray import executable
-from tests.serve.conftest import TWO_REPLICAS, Served
+from deeped_ray.demo import deploy, run_serve, write_config
+from deeped_ray.local_ray import free_ports, living, local_ray
+from tests.serve.conftest import Served
 
 BODY = {"text": "Montreal met Toronto in the Stanley Cup.", "explain": False}
 NUM_MALFORMED = 1000
+SCALE = {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 2, "upscale_delay_s": 1.0}
 
 
 class Load:
@@ -71,43 +71,57 @@ class Load:
             time.sleep(0.05)
 
 
-def test_a_killed_replica_fails_no_request_that_begins_after(served: Served) -> None:
-    served.wait_for_replicas(2)
-    victim = min(served.ready())
-    with Load.on(served.url) as load:
+@pytest.fixture(scope="module")
+def scaled(mini_kb: KnowledgeBase) -> Iterator[Served]:
+    """A service of its own, with one replica to begin with."""
+    with local_ray(num_cpus=4) as ray:
+        port = free_ports(1)[0]
+        yield Served(deploy(ray, mini_kb.root, port=port, autoscaling_config=SCALE), port, ray)
+
+
+# The tests of this service build on one another: it grows to two replicas, loses one, and changes its version.
+
+
+def test_a_replica_comes_with_the_load(scaled: Served) -> None:
+    assert len(scaled.ready()) == 1
+    with Load.on(scaled.url, clients=12) as load:
+        scaled.wait_for_replicas(2)
+        load.wait_for(50)
+    assert load.failures == []
+
+
+def test_a_killed_replica_fails_no_request_that_begins_after(scaled: Served) -> None:
+    scaled.wait_for_replicas(2)
+    victim = min(scaled.ready())
+    with Load.on(scaled.url) as load:
         load.wait_for(100)
         os.kill(victim, signal.SIGKILL)
+        while living([victim]):  # until then it may still take a request
+            time.sleep(0.001)
         killed = time.monotonic()
         load.wait_for(300)
-        served.wait_for_replicas(2, without=victim)
+        scaled.wait_for_replicas(2, without=victim)
         load.wait_for(100)
     late = [failure for failure in load.failures if failure[0] > killed]
     assert late == []
     assert len(load.failures) <= 8  # no more than the victim had in hand
 
 
-def deploy(served: Served, kb: KnowledgeBase, folder: Path, model: str, **deployment: Any) -> None:
-    settings = TWO_REPLICAS | deployment
-    config = write_config(folder / "serve.yaml", served.port, {"kb": str(kb.root), "model": model}, **settings)
-    environment = {**served.ray.environment, "RAY_ADDRESS": served.ray.gcs_address}
-    command = [executable("serve"), "run", str(config), "--working-dir", str(ROOT), "--non-blocking"]
-    subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True)
-
-
-@pytest.mark.parametrize("model", ["local", "global"])
 def test_a_new_version_is_swapped_in_without_a_failed_request(
-    served: Served, mini_kb: KnowledgeBase, tmp_path: Path, model: str
+    scaled: Served, mini_kb: KnowledgeBase, tmp_path: Path
 ) -> None:
-    with Load.on(served.url, clients=4) as load:
+    args = {"kb": str(mini_kb.root), "model": "local"}
+    config = write_config(tmp_path / "serve.yaml", scaled.port, args, autoscaling_config=SCALE)
+    with Load.on(scaled.url, clients=4) as load:
         load.wait_for(50)
-        deploy(served, mini_kb, tmp_path, model)
+        run_serve(scaled.ray, config)
         deadline = time.monotonic() + 120
-        while load.models[-20:] != [model] * 20:
+        while load.models[-20:] != ["local"] * 20:
             assert time.monotonic() < deadline, "the new version did not come"
             time.sleep(0.5)
         load.wait_for(100)
     assert load.failures == []
-    assert len(set(load.models)) == 2
+    assert set(load.models) == {"global", "local"}
 
 
 def test_two_hundred_clients_at_once_are_all_answered(served_url: str) -> None:
@@ -158,18 +172,3 @@ def test_a_thousand_malformed_bodies_give_no_server_error(client: httpx.Client) 
     assert len(statuses) >= NUM_MALFORMED
     assert statuses.count(422) > NUM_MALFORMED / 2
     assert client.get("/healthz").status_code == 200
-
-
-def test_replicas_come_with_the_load_and_requests_do_not_notice(
-    served: Served, mini_kb: KnowledgeBase, tmp_path: Path
-) -> None:
-    scale = {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 2, "upscale_delay_s": 1.0}
-    deploy(served, mini_kb, tmp_path, "global", autoscaling_config={**scale, "downscale_delay_s": 1.0})
-    deadline = time.monotonic() + 60
-    while len(served.ready()) > 1:
-        assert time.monotonic() < deadline, "no replica was taken away"
-        time.sleep(0.5)
-    with Load.on(served.url, clients=12) as load:
-        served.wait_for_replicas(2)
-        load.wait_for(50)
-    assert load.failures == []

@@ -19,7 +19,9 @@ from typing import Any
 
 import yaml
 
+from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.lookup import Lookup
 from deeped_ray.local_ray import LocalRay, executable, free_ports, local_ray, open_url
 from deeped_ray.types import DeepEdError
 
@@ -90,7 +92,9 @@ def run_stage(ray: LocalRay, kb: Path, stage: str, options: list[str]) -> None:
 
 
 def serve_only(kb: Path, *, port: int | None) -> None:
-    Linker.open(kb)  # a knowledge base that cannot be served is told apart here, before anything starts
+    # a knowledge base that cannot be served is told apart here, before anything starts
+    Linker.open(kb)
+    Lookup(KnowledgeBase(kb)).open_all()
     _say("starting a private Ray head")
     with local_ray() as ray:
         _say("deploying serve.app:build")

@@ -1,21 +1,24 @@
 """The HTTP interface: FastAPI routes around a `LinkingService`, the same under Ray Serve and under plain uvicorn."""
 
 import asyncio
-import logging
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import orjson
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import models_json_schema
 from starlette.middleware import Middleware
 
 from deeped_ray import __version__
+from deeped_ray.linking.detection import Span
 from deeped_ray.linking.lookup import UnknownEntityError
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, Document
 from serve import metrics
 from serve.batcher import OverloadedError
 from serve.guard import Guard
@@ -27,8 +30,9 @@ from serve.schemas import (
     EntityReply,
     Error,
     Health,
+    LinkRequest,
     LinkRequests,
-    LinkResponses,
+    LinkResponse,
     MentionReply,
     NeighborsReply,
     RelatednessReply,
@@ -38,12 +42,18 @@ from serve.schemas import (
     Title,
     Version,
 )
-from serve.service import Job, LinkingService, Predictions
+from serve.service import Job, LinkingService, Predictions, TooLargeError, UnhealthyError, layers
 
 PAGE = Path(__file__).parent / "page"
 RETRY_AFTER_S = 1
+MAX_PROBLEMS = 20
 _TOO_LARGE = ("string_too_long", "too_long")
-_log = logging.getLogger(__name__)
+_TOO_MANY_PROBLEMS = {
+    "loc": (),
+    "type": "many",
+    "msg": f"more than {MAX_PROBLEMS} problems; see /docs for what is expected",
+}
+Model = TypeVar("Model", bound=BaseModel)
 _ERRORS: dict[int | str, dict[str, Any]] = {
     401: {"model": Error, "description": "the API token is missing or wrong"},
     413: {"model": Error, "description": "body, text or number of documents is too large"},
@@ -57,7 +67,7 @@ _NIF_EXAMPLE = """@prefix nif: <http://persistence.uni-leipzig.org/nlp2rdf/ontol
 """
 # the page loads nothing from elsewhere, and may not
 _PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
     "Cache-Control": "no-cache",
 }
 
@@ -84,29 +94,38 @@ def create_api(service: LinkingService, *, token: str | None = None) -> FastAPI:
     _add_lookups(api, service)
     _add_checks(api, service)
     _add_page(api)
+    _describe(api)
     return api
 
 
 def _add_linking(api: FastAPI, service: LinkingService) -> None:
-    @api.post("/link", response_model=LinkResponses, tags=["linking"])
-    async def link(body: LinkRequests) -> Response:
+    @api.post(
+        "/link",
+        response_model=LinkResponse | list[LinkResponse],
+        openapi_extra=_body(LinkRequest, LinkRequests),
+        tags=["linking"],
+    )
+    async def link(request: Request) -> Response:
         """Link one document or a list of them. Mentions are given as spans, or found in the text."""
-        is_list = isinstance(body.root, list)
-        requests = body.root if isinstance(body.root, list) else [body.root]
-        documents = await service.documents([(request.text, request.spans) for request in requests])
-        job = Job(
-            documents,
-            lambda answers: service.write_json(requests, answers, is_list=is_list),
-            thresholds=[request.threshold for request in requests],
-            explain=any(request.explain for request in requests),
-        )
+        body = await request.body()
+        is_list = body.lstrip()[:1] == b"["
+        asked = _parse(LinkRequests, body).root if is_list else [_parse(LinkRequest, body)]
+        documents = await service.documents([(each.text, each.spans) for each in asked])
+
+        def write(answers: list[Predictions]) -> bytes:
+            replies = service.write_json(asked, answers)
+            return orjson.dumps(replies if is_list else replies[0])
+
+        thresholds, explain = [each.threshold for each in asked], any(each.explain for each in asked)
+        job = Job(documents, write, thresholds=thresholds, explain=explain)
         return Response(await service.answer(job), media_type="application/json")
 
-    @api.post("/", response_model=list[RelMention], tags=["linking"])
-    async def link_for_rel(body: RelRequest) -> Response:
+    @api.post("/", response_model=list[RelMention], openapi_extra=_body(RelRequest), tags=["linking"])
+    async def link_for_rel(request: Request) -> Response:
         """REL's interface: `[start, length, mention, entity, confidence, detection confidence, tag]` for each mention."""
-        documents = await service.documents([(body.text, body.spans)])
-        job = Job(documents, lambda answers: orjson.dumps(rel_answer(answers[0])))
+        asked = _parse(RelRequest, await request.body())
+        documents = await _in_layers(service, asked.text, asked.to_link)
+        job = Job(documents, lambda answers: orjson.dumps(rel_answer(_in_order(answers))))
         return Response(await service.answer(job), media_type="application/json")
 
     @api.post(
@@ -129,12 +148,22 @@ def _add_linking(api: FastAPI, service: LinkingService) -> None:
     ) -> Response:
         """NIF in Turtle, as GERBIL sends it: a text with phrases (D2KB) or without (A2KB)."""
         asked = await asyncio.to_thread(read_nif, await request.body())
-        documents = await service.documents([(asked.text, asked.spans)])
+        documents = await _in_layers(service, asked.text, asked.spans)
 
         def write(answers: list[Predictions]) -> bytes:
-            return write_nif(asked, answers[0], entity_uri=lambda entity: entity.url, confidence=confidence).encode()
+            found = _in_order(answers)
+            return write_nif(asked, found, entity_uri=lambda entity: entity.url, confidence=confidence).encode()
 
         return Response(await service.answer(Job(documents, write)), media_type="text/turtle; charset=utf-8")
+
+
+async def _in_layers(service: LinkingService, text: str, spans: Sequence[Span] | None) -> list[Document]:
+    """A document for every layer of spans that do not overlap; one where mentions are to be found."""
+    return await service.documents([(text, None)] if spans is None else [(text, layer) for layer in layers(spans)])
+
+
+def _in_order(answers: Sequence[Predictions]) -> Predictions:
+    return sorted((answer for layer in answers for answer in layer), key=lambda answer: (answer.start, -answer.end))
 
 
 def _add_lookups(api: FastAPI, service: LinkingService) -> None:
@@ -162,34 +191,43 @@ def _add_lookups(api: FastAPI, service: LinkingService) -> None:
         found = asdict(name) | {"candidates": map(asdict, name.candidates[:count]), "resembling": map(asdict, alike)}
         return MentionReply.model_validate(found)
 
-    @api.post("/relatedness", responses=_MISSING, tags=["look-ups"])
-    def relatedness(body: RelatednessRequest) -> RelatednessReply:
+    @api.post("/relatedness", responses=_MISSING, openapi_extra=_body(RelatednessRequest), tags=["look-ups"])
+    async def relatedness(request: Request) -> RelatednessReply:
         """How related the entities of each pair are."""
-        return RelatednessReply(similarities=[lookup.relatedness(*pair) for pair in body.pairs])
+        asked = _parse(RelatednessRequest, await request.body())
+        similarities = await asyncio.to_thread(lambda: [lookup.relatedness(*pair) for pair in asked.pairs])
+        return RelatednessReply(similarities=similarities)
 
-    @api.post("/search", responses=_MISSING, tags=["look-ups"])
-    def search(body: SearchRequest) -> SearchReply:
+    @api.post("/search", responses=_MISSING, openapi_extra=_body(SearchRequest), tags=["look-ups"])
+    async def search(request: Request) -> SearchReply:
         """Entities near to others, to a text, or to the mix; and entities whose names resemble a name."""
-        is_mix = bool(body.titles or body.text)
-        if not is_mix and not body.name:
+        asked = _parse(SearchRequest, await request.body())
+        is_mix = bool(asked.titles or asked.text)
+        if not is_mix and not asked.name:
             raise DeepEdError("Give titles, a text or a name to search for.")
-        related = lookup.related(body.titles, body.text, count=body.count) if is_mix else []
-        alike = lookup.resembling(body.name, count=body.count) if body.name else []
-        return SearchReply.model_validate({"related": map(asdict, related), "resembling": map(asdict, alike)})
+
+        def find() -> SearchReply:
+            related = lookup.related(asked.titles, asked.text, count=asked.count) if is_mix else []
+            alike = lookup.resembling(asked.name, count=asked.count) if asked.name else []
+            return SearchReply.model_validate({"related": map(asdict, related), "resembling": map(asdict, alike)})
+
+        return await asyncio.to_thread(find)
 
 
 def _add_checks(api: FastAPI, service: LinkingService) -> None:
     health = Health(status="ok", entities=len(service.lookup.catalogue), version=Version(**service.version))
 
+    @api.head("/healthz", include_in_schema=False)
     @api.get("/healthz", tags=["operation"])
-    def healthz() -> Health:
-        """Links a sentence whose answer is known."""
-        service.check()
+    async def healthz() -> Health:
+        """Links a sentence whose answer is known; 503 if it comes out otherwise."""
+        await service.check_in_thread()
         return health
 
+    @api.head("/readyz", include_in_schema=False)
     @api.get("/readyz", tags=["operation"])
     async def readyz() -> Health:
-        """The same by the way that requests take: 503 while too many wait."""
+        """The same, and 503 while too many requests wait."""
         await service.check_through_queue()
         return health
 
@@ -205,11 +243,41 @@ def _add_checks(api: FastAPI, service: LinkingService) -> None:
 
 
 def _add_page(api: FastAPI) -> None:
+    @api.head("/", include_in_schema=False)
     @api.get("/", include_in_schema=False)
     def page() -> FileResponse:
         return FileResponse(PAGE / "index.html", headers=_PAGE_HEADERS)
 
     api.mount("/page", StaticFiles(directory=PAGE))
+
+
+# -- bodies
+
+
+def _body(*models: type[BaseModel]) -> dict[str, Any]:
+    """The description of a body that `_parse` reads."""
+    references = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in models]
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": {"anyOf": references}}}}}
+
+
+def _parse(model: type[Model], body: bytes) -> Model:
+    """JSON whatever the Content-Type says, as REL's server takes it, and several times faster than by FastAPI."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        if error.error_count() > MAX_PROBLEMS:
+            raise RequestValidationError([_TOO_MANY_PROBLEMS]) from None
+        raise RequestValidationError(error.errors(include_url=False, include_input=False)) from None
+
+
+def _describe(api: FastAPI) -> None:
+    """Add the bodies that FastAPI does not know of to what /openapi.json says."""
+    bodies = (LinkRequest, LinkRequests, RelRequest, RelatednessRequest, SearchRequest)
+    _, schemas = models_json_schema(
+        [(model, "validation") for model in bodies], ref_template="#/components/schemas/{model}"
+    )
+    described = api.openapi()
+    described["components"]["schemas"] |= schemas["$defs"]
 
 
 # -- errors
@@ -218,20 +286,21 @@ def _add_page(api: FastAPI) -> None:
 def _add_errors(api: FastAPI) -> None:
     api.add_exception_handler(RequestValidationError, _bad_request)  # type: ignore[arg-type]
     api.add_exception_handler(UnknownEntityError, lambda _, error: _refusal(404, str(error)))
+    api.add_exception_handler(TooLargeError, lambda _, error: _refusal(413, str(error)))
     api.add_exception_handler(DeepEdError, lambda _, error: _refusal(422, str(error)))
+    api.add_exception_handler(UnhealthyError, lambda _, error: _refusal(503, str(error)))
     api.add_exception_handler(OverloadedError, _overloaded)
-    api.add_exception_handler(Exception, _failure)
 
 
-def _refusal(status: int, detail: Any, **headers: str) -> JSONResponse:
-    return JSONResponse({"detail": detail}, status, {name.replace("_", "-"): value for name, value in headers.items()})
+def _refusal(status: int, detail: Any) -> JSONResponse:
+    return JSONResponse({"detail": detail}, status)
 
 
 async def _bad_request(_: Request, error: RequestValidationError) -> JSONResponse:
     """Without FastAPI's echo of the input, which may hold what JSON cannot (NaN, half a surrogate pair)."""
     problems = [{"where": _printable(problem["loc"]), "problem": problem["msg"]} for problem in error.errors()]
     is_large = any(problem["type"] in _TOO_LARGE for problem in error.errors())
-    return _refusal(413 if is_large else 422, problems[:20])
+    return _refusal(413 if is_large else 422, problems)
 
 
 def _printable(where: tuple[int | str, ...]) -> list[int | str]:
@@ -240,9 +309,5 @@ def _printable(where: tuple[int | str, ...]) -> list[int | str]:
 
 
 async def _overloaded(_: Request, __: Exception) -> JSONResponse:
-    return _refusal(503, "Too many requests are waiting. Try again shortly.", Retry_After=str(RETRY_AFTER_S))
-
-
-async def _failure(_: Request, error: Exception) -> JSONResponse:
-    _log.exception("a request failed", exc_info=error)
-    return _refusal(500, "The server failed at this request; its log says why.")
+    message = "Too many requests are waiting. Try again shortly."
+    return JSONResponse({"detail": message}, 503, {"Retry-After": str(RETRY_AFTER_S)})

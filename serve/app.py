@@ -4,7 +4,6 @@ serve deploy serve/config.yaml                # on a running cluster; set `kb` t
 serve run serve.app:build kb=/abs/KB          # the same settings, on 127.0.0.1:8000
 """
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ray import serve
 from ray.serve import Application
 
+from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import LinkerKind
 from deeped_ray.types import DeepEdError
 from serve.api import create_api
@@ -29,6 +29,7 @@ class AppArgs(BaseModel):
 
     kb: str
     model: LinkerKind = "global"
+    detection: dict[str, Any] = Field(default={}, description="fields of DetectionConfig: detector, thresholds")
     token_file: str | None = Field(default=None, description="file with the API token that clients must send")
     max_batch_mentions: int = Field(default=400, ge=1)
     max_waiting_mentions: int = Field(default=20_000, ge=1)
@@ -44,6 +45,7 @@ class LinkerDeployment:
         self._service = LinkingService(
             args.kb,
             args.model,
+            detection=DetectionConfig(**args.detection),
             max_batch_mentions=args.max_batch_mentions,
             max_waiting_mentions=args.max_waiting_mentions,
         )
@@ -53,7 +55,7 @@ class LinkerDeployment:
 
     async def check_health(self) -> None:
         """Ray Serve restarts a replica for which this raises."""
-        await asyncio.to_thread(self._service.check)
+        await self._service.check_in_thread()
 
 
 def read_token(path: str | None) -> str | None:
@@ -64,8 +66,10 @@ def read_token(path: str | None) -> str | None:
         token = Path(path).read_text().strip()
     except OSError as error:
         raise DeepEdError(f"Cannot read the API token from {path}: {error.strerror}.") from error
-    if len(token) < 16:
-        raise DeepEdError(f"The API token in {path} has {len(token)} characters; it should have 16 at least.")
+    if len(token) < 16 or not token.isascii() or not token.isprintable():
+        raise DeepEdError(
+            f"The API token in {path} has {len(token)} characters; it should have 16 at least, all ASCII."
+        )
     return token
 
 

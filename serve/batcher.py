@@ -68,7 +68,8 @@ class Batcher(Generic[Item, Result]):
         except Exception as error:
             if len(batch) > 1:  # what breaks a batch breaks only the request that it came with
                 for waiting in batch:
-                    await self._answer([waiting])
+                    if not waiting.answer.done():
+                        await self._answer([waiting])
             elif not batch[0].answer.done():
                 batch[0].answer.set_exception(error)
             return

@@ -43,7 +43,7 @@ class Metrics:
 
 async def gather() -> str:
     """Our metrics of all nodes, as Ray's agents export them; a few seconds old."""
-    nodes = [node for node in ray.nodes() if node["Alive"] and node["MetricsExportPort"]]
+    nodes = [node for node in await asyncio.to_thread(ray.nodes) if node["Alive"] and node["MetricsExportPort"]]
     urls = [f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics" for node in nodes]
     texts = await asyncio.gather(*(asyncio.to_thread(_fetch, url) for url in urls))
     samples = dict.fromkeys(line for text in texts for line in text.splitlines() if _OURS.match(line))

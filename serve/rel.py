@@ -19,10 +19,12 @@ class RelRequest(BaseModel):
     )
 
     text: Text
-    starts_and_lengths: list[tuple[Offset, Offset]] | None = Field(default=None, alias="spans", max_length=MAX_SPANS)
+    starts_and_lengths: list[tuple[Offset, Offset]] | None = Field(
+        default=None, alias="spans", max_length=MAX_SPANS, fail_fast=True
+    )
 
     @property
-    def spans(self) -> list[tuple[int, int]] | None:
+    def to_link(self) -> list[tuple[int, int]] | None:
         """By start and end, as the linker takes them; None where mentions are to be found first."""
         return [(start, start + length) for start, length in self.starts_and_lengths or ()] or None
 

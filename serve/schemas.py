@@ -7,7 +7,7 @@ from pydantic.config import JsonDict
 
 MAX_BODY_BYTES = 8_000_000
 MAX_TEXT_CHARACTERS = 1_000_000
-MAX_SPANS = 10_000
+MAX_SPANS = MAX_MENTIONS = 10_000
 MAX_DOCUMENTS = 256
 MAX_NAME_CHARACTERS = 500
 
@@ -39,10 +39,11 @@ class Closed(BaseModel):
 class LinkRequest(Closed):
     """A text, with or without the spans of its mentions."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_WITH_SPANS, _RAW]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_WITH_SPANS, _RAW]})
 
     text: Text
-    spans: Annotated[list[tuple[Offset, Offset]], Field(max_length=MAX_SPANS)] | None = Field(
+    # without fail_fast a body of mistakes would make an error of each
+    spans: Annotated[list[tuple[Offset, Offset]], Field(max_length=MAX_SPANS, fail_fast=True)] | None = Field(
         default=None, description="mentions as [start, end) in characters; null: find them in the text"
     )
     top: int = Field(default=7, ge=0, le=100, description="candidates to list per mention")
@@ -50,8 +51,10 @@ class LinkRequest(Closed):
     threshold: float = Field(default=0.0, ge=0, le=1, description="answer nothing below this probability")
 
 
-class LinkRequests(RootModel[Annotated[list[LinkRequest], Field(max_length=MAX_DOCUMENTS)] | LinkRequest]):
-    """One document, or a list of them."""
+class LinkRequests(RootModel[list[LinkRequest]]):
+    """A list of documents."""
+
+    root: list[LinkRequest] = Field(max_length=MAX_DOCUMENTS, fail_fast=True)
 
 
 class EntityScore(BaseModel):
@@ -102,10 +105,6 @@ class Version(BaseModel):
 class LinkResponse(BaseModel):
     mentions: list[LinkedMention]
     version: Version
-
-
-class LinkResponses(RootModel[LinkResponse | list[LinkResponse]]):
-    """As the request: one, or a list of them."""
 
 
 class Health(BaseModel):
@@ -168,10 +167,10 @@ class MentionReply(BaseModel):
 
 class RelatednessRequest(Closed):
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"pairs": [["Apple Inc.", "IPhone"], ["Apple", "IPhone"]]}]}
+        json_schema_extra={"examples": [{"pairs": [["Apple Inc.", "IPhone"], ["Apple", "IPhone"]]}]}
     )
 
-    pairs: list[tuple[Title, Title]] = Field(max_length=1000)
+    pairs: list[tuple[Title, Title]] = Field(max_length=1000, fail_fast=True)
 
 
 class RelatednessReply(BaseModel):
@@ -182,15 +181,14 @@ class SearchRequest(Closed):
     """What to be near to: entities, a text, or the mix of both; or a name to resemble."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [{"text": "a goalkeeper on the ice", "count": 5}, {"name": "Montreal Canadeins"}]
         },
     )
 
-    titles: list[Title] = Field(default=[], max_length=100)
+    titles: list[Title] = Field(default=[], max_length=100, fail_fast=True)
     text: Text = ""
-    name: Annotated[str, Field(max_length=MAX_NAME_CHARACTERS), AfterValidator(_is_text)] = ""
+    name: Title | None = None
     count: Count = 10
 
 

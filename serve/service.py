@@ -5,23 +5,31 @@ formed across requests; the event loop only parses and waits.
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from deeped_ray import __version__
 from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.linking.detection import Span
+from deeped_ray.linking.detection import DetectionConfig, Span
 from deeped_ray.linking.linker import Linker, LinkerKind
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.types import DeepEdError, Document, Prediction
 from serve.batcher import Batcher
 from serve.metrics import Metrics
-from serve.schemas import LinkRequest
+from serve.schemas import MAX_MENTIONS, MAX_TEXT_CHARACTERS, LinkRequest
 
 Predictions = list[Prediction]
+
+
+class TooLargeError(DeepEdError):
+    """A request of more work than one may ask for."""
+
+
+class UnhealthyError(Exception):
+    """Linking does not give what it should."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +51,17 @@ class Job:
 class LinkingService:
     """Opens everything at once, so that a knowledge base that changes on disk changes nothing until the next start."""
 
-    def __init__(self, kb: str, model: LinkerKind, *, max_batch_mentions: int, max_waiting_mentions: int) -> None:
+    def __init__(
+        self,
+        kb: str,
+        model: LinkerKind,
+        *,
+        detection: DetectionConfig | None = None,
+        max_batch_mentions: int,
+        max_waiting_mentions: int,
+    ) -> None:
         base = KnowledgeBase(kb)
-        self.linker = Linker.open(base, model)
+        self.linker = Linker.open(base, model, detection=detection)
         self.lookup = Lookup(base).open_all()
         self.metrics = Metrics()
         self.version: dict[str, Any] = {
@@ -54,43 +70,67 @@ class LinkingService:
             "linker": None if model == "prior" else base.open("linker").id,
             "knowledge_base": base.open("corpus").id,
         }
-        self._batcher = Batcher(
+        self._batcher: Batcher[Job, tuple[bytes, Predictions]] = Batcher(
             self._run, max_batch=max_batch_mentions, max_waiting=max_waiting_mentions, on_batch=self.metrics.batch
         )
+        self._checker = ThreadPoolExecutor(1, thread_name_prefix="check")
         self._known = self._choose_known()
+        self._expected = self._answers_to(self._known)
 
-    def _choose_known(self) -> tuple[str, str]:
-        """A sentence and what it was linked to at the start; also gets the compiler and the maps warm."""
-        assert self.linker.detector is not None
-        for entity_id in range(min(100, len(self.lookup.catalogue))):
-            title = self.lookup.catalogue.title(entity_id)
-            best = self.linker.link(title, [(0, len(title))])[0].best
-            if best is not None:
-                return title, best.title
-        raise DeepEdError("This knowledge base does not know the names of its own entities. Build its corpus again.")
+    def _choose_known(self) -> str:
+        """A sentence of the most linked entity and its neighbours; also gets the compiler and the maps warm."""
+        first = self.lookup.catalogue.title(int(self.lookup.catalogue.num_links.argmax()))
+        titles = [first, *(near.title for near in self.lookup.related([first], count=3))]
+        text = ", ".join(titles)
+        answers = self._answers_to(text)
+        if not any(surface == title for surface, title in answers):
+            raise DeepEdError(f"Of {text!r} nothing is linked to itself, but {answers}. Train the linker again.")
+        return text
+
+    def _answers_to(self, text: str) -> list[tuple[str, str | None]]:
+        """What is found in the text and what it is linked to, then the same for its names as they are."""
+        ends = list(itertools.accumulate(len(name) + 2 for name in text.split(", ")))
+        names = [(end - 2 - len(name), end - 2) for name, end in zip(text.split(", "), ends, strict=True)]
+        documents = [self.linker.document(text), self.linker.document(text, names)]
+        found = [each for predictions in self.linker.link_batch(documents) for each in predictions]
+        return [(each.surface, each.best.title if each.best else None) for each in found]
 
     def check(self) -> None:
-        """Whether linking still gives what it gave at the start."""
-        text, expected = self._known
-        best = self.linker.link(text, [(0, len(text))])[0].best
-        if best is None or best.title != expected:
-            raise RuntimeError(f"{text!r} is linked to {best and best.title!r}, not to {expected!r} any more.")
+        """Whether finding and linking still give what they gave at the start."""
+        if (found := self._answers_to(self._known)) != self._expected:
+            raise UnhealthyError(f"{self._known!r} gives {found}, not {self._expected} any more.")
+
+    async def check_in_thread(self) -> None:
+        """In a thread of its own: a replica that is busy is not ill."""
+        await asyncio.get_running_loop().run_in_executor(self._checker, self.check)
 
     async def check_through_queue(self) -> None:
-        """The same, but by the way that requests take: fails while too many wait."""
-        document = self.linker.document(self._known[0], [(0, len(self._known[0]))])
-        await self.answer(Job([document], lambda _: b""))
+        """The same, and that requests are taken: fails while too many wait."""
+        await self._batcher.submit(Job([], lambda _: b""), size=1)
+        await self.check_in_thread()
 
     async def documents(self, texts: Sequence[tuple[str, Sequence[Span] | None]]) -> list[Document]:
-        """Texts with their mentions; these are found in a thread where they are not given."""
-        if all(spans is not None for _, spans in texts):
+        """Texts with their mentions, which are found where they are not given; in a thread where that takes long."""
+        num_characters = sum(len(text) for text, _ in texts)
+        if num_characters > MAX_TEXT_CHARACTERS:
+            raise TooLargeError(f"The texts have {num_characters:,} characters, {MAX_TEXT_CHARACTERS:,} at most.")
+
+        def documents() -> list[Document]:
             return [self.linker.document(text, spans) for text, spans in texts]
-        return await asyncio.to_thread(lambda: [self.linker.document(text, spans) for text, spans in texts])
+
+        is_quick = all(spans is not None for _, spans in texts) and sum(len(spans or ()) for _, spans in texts) < 1000
+        found = documents() if is_quick else await asyncio.to_thread(documents)
+        num_mentions = sum(len(document.mentions) for document in found)
+        if num_mentions > MAX_MENTIONS:
+            raise TooLargeError(f"The texts have {num_mentions:,} mentions, {MAX_MENTIONS:,} at most.")
+        return found
 
     async def answer(self, job: Job) -> bytes:
-        return await self._batcher.submit(job, size=job.size)
+        reply, predictions = await self._batcher.submit(job, size=job.size)
+        self.metrics.answers(predictions)
+        return reply
 
-    def _run(self, jobs: Sequence[Job]) -> list[bytes]:
+    def _run(self, jobs: Sequence[Job]) -> list[tuple[bytes, Predictions]]:
         """In the batcher's thread: link the documents of all jobs together, and write the replies."""
         documents = [document for job in jobs for document in job.documents]
         predictions = iter(self.linker.link_batch(documents, explain=any(job.explain for job in jobs)))
@@ -98,17 +138,27 @@ class LinkingService:
         for job in jobs:
             thresholds = job.thresholds or [0.0] * len(job.documents)
             answers = [[each.at_least(threshold) for each in next(predictions)] for threshold in thresholds]
-            self.metrics.answers([each for answered in answers for each in answered])
-            replies.append(job.write(answers))
+            replies.append((job.write(answers), [each for answered in answers for each in answered]))
         return replies
 
-    def write_json(self, requests: Sequence[LinkRequest], answers: Sequence[Predictions], *, is_list: bool) -> bytes:
-        """The reply of /link."""
-        replies = [
+    def write_json(self, requests: Sequence[LinkRequest], answers: Sequence[Predictions]) -> list[dict[str, Any]]:
+        """The reply of /link for each document."""
+        return [
             {"mentions": [_mention(answer, request) for answer in predictions], "version": self.version}
             for request, predictions in zip(requests, answers, strict=True)
         ]
-        return orjson.dumps(replies if is_list else replies[0])
+
+
+def layers(spans: Sequence[Span]) -> list[list[Span]]:
+    """Spans that overlap, as other systems' clients may send them, in lists that do not: each is linked by itself."""
+    found: list[list[Span]] = []
+    for span in sorted(set(spans), key=lambda span: (span[0], -span[1])):
+        free = next((layer for layer in found if layer[-1][1] <= span[0]), None)
+        if free is None:
+            found.append([span])
+        else:
+            free.append(span)
+    return found
 
 
 def _mention(answer: Prediction, request: LinkRequest) -> dict[str, Any]:

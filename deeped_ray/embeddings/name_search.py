@@ -42,6 +42,8 @@ MAX_FILED = 200_000
 """A word of more names than this is not looked at."""
 REMEMBERED = 4096
 """Look-ups whose answers are kept."""
+LONGEST_NAME = 255
+"""Wikipedia's titles have no more bytes."""
 _BLOCK = 200_000
 _LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i"})
 _WORD = re.compile(r"\w+")
@@ -239,7 +241,7 @@ class NameSearch:
         entities: npt.NDArray[np.int32],
     ) -> None:
         self._keys, self._rows, self._names, self._entities = keys, rows, names, entities
-        self.find = lru_cache(maxsize=REMEMBERED)(self._find)  # the same names come again and again
+        self._remembered = lru_cache(maxsize=REMEMBERED)(self._find)  # the same names come again and again
 
     @classmethod
     def open(cls, kb: KnowledgeBase) -> "NameSearch":
@@ -248,8 +250,11 @@ class NameSearch:
         keys, rows = (np.asarray(index.array(f"names.{name}")) for name in ("keys", "rows"))
         return cls(keys, rows, read_strings(corpus.path, "titles"), np.asarray(corpus.array("titles.entities")))
 
+    def find(self, surface: str, *, count: int) -> tuple[Resembling, ...]:
+        """The entities whose title or redirect resembles a surface, the most alike first."""
+        return self._remembered(surface, count=count) if len(surface) <= LONGEST_NAME else ()
+
     def _find(self, surface: str, *, count: int) -> tuple[Resembling, ...]:
-        """`find`: the entities whose title or redirect resembles a surface, the most alike first."""
         ours = surface_of(surface)
         rows = self._candidates(ours)
         best: dict[int, float] = {}

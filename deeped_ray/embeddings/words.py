@@ -220,6 +220,10 @@ def build_words(kb: KnowledgeBase, config: WordVectorConfig) -> dict[str, Any]:
     return {"words": num_words, "dimension": dimension}
 
 
+LONGEST_REMEMBERED = 50
+"""Letters of words whose look-up is remembered: texts of strangers may have words of a million."""
+
+
 class Words:
     """Reads a words part."""
 
@@ -241,7 +245,7 @@ class Words:
 
     def find(self, word: str) -> int | None:
         """Row of a word's vector; None if it has none or is a stop word."""
-        return self._remembered(word)
+        return self._remembered(word) if len(word) <= LONGEST_REMEMBERED else self._find(word)
 
     def _find(self, word: str) -> int | None:
         return self._index.find(word) if is_content_word(word) else None

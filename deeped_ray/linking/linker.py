@@ -283,6 +283,8 @@ def load_model(path: Path, kind: ModelKind, config: ModelConfig, *, dimension: i
 def check_spans(text: str, spans: Sequence[Span]) -> None:
     """Refuse spans that lie outside the text, are empty, or overlap."""
     for start, end in spans:
+        if 0 <= end <= start <= len(text):
+            raise DeepEdError(f"Span {start}:{end} is empty. The end of a span is exclusive.")
         if not 0 <= start < end <= len(text):
             raise DeepEdError(f"Span {start}:{end} does not lie within the text, which has {len(text)} characters.")
     ordered = sorted(spans)

@@ -101,8 +101,8 @@ class Lookup:
 
     def open_all(self) -> "Lookup":
         """Open everything now, so that a knowledge base that changes later changes nothing here."""
-        assert all(part is not None for part in (self._mentions, self._vectors, self._index, self._names))
-        assert self._embedder is not None
+        for name in ("catalogue", "_mentions", "_vectors", "_index", "_names", "_embedder"):
+            getattr(self, name)
         return self
 
     def entity(self, title: str) -> EntityDetails:
@@ -125,12 +125,15 @@ class Lookup:
     def related(self, titles: Sequence[str], text: str = "", *, count: int) -> list[RelatedEntity]:
         """The entities nearest to an entity, to a text, or to the mix of several, other than these."""
         entity_ids = [self._require(title) for title in titles]
-        nearest = self._index.neighbors(self.mix(titles, text), count=count, without=entity_ids)
+        nearest = self._index.neighbors(self._mix(entity_ids, text), count=count, without=entity_ids)
         return [RelatedEntity(*self._entity(near.entity_id), near.similarity) for near in nearest]
 
     def mix(self, titles: Sequence[str], text: str = "") -> npt.NDArray[np.float32]:
         """The sum of the vectors of entities and of a text, of unit length."""
-        vector = self._vectors[[self._require(title) for title in titles]].sum(axis=0)
+        return self._mix([self._require(title) for title in titles], text)
+
+    def _mix(self, entity_ids: list[int], text: str) -> npt.NDArray[np.float32]:
+        vector = self._vectors[entity_ids].sum(axis=0)
         if text:
             vector = vector + self._embedder.embed("", text)
         mixed: npt.NDArray[np.float32] = vector / (np.linalg.norm(vector) or 1)

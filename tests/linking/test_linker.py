@@ -131,7 +131,13 @@ def test_an_empty_document_has_no_answers(linker: Linker) -> None:
     assert linker.link_batch([Document("empty", "", ())]) == [[]]
 
 
-@pytest.mark.parametrize("spans", [[(0, 99)], [(-1, 3)], [(5, 5)], [(7, 2)]])
+@pytest.mark.parametrize("spans", [[(5, 5)], [(7, 2)]])
+def test_empty_spans_are_refused(linker: Linker, spans: list[tuple[int, int]]) -> None:
+    with pytest.raises(DeepEdError, match="is empty"):
+        linker.link("Short text.", spans)
+
+
+@pytest.mark.parametrize("spans", [[(0, 99)], [(-1, 3)]])
 def test_spans_outside_the_text_are_refused(linker: Linker, spans: list[tuple[int, int]]) -> None:
     with pytest.raises(DeepEdError, match="does not lie within the text"):
         linker.link("Short text.", spans)

@@ -51,7 +51,7 @@ def test_server_linker_evaluation_and_command_line_give_the_same_answers(
     assert report.result.scores.accuracy == pytest.approx(num_right / num_mentions)
     assert main(["link", "--kb", str(mini_kb.root), "--json", HOCKEY]) == 0
     for answer, expected in zip(json.loads(capsys.readouterr().out), linker.link(HOCKEY), strict=True):
-        assert [c["title"] for c in answer["candidates"]] == [c.title for c in expected.candidates]
+        same({**answer, "entity": answer["candidates"][0]}, expected)
     for answer, expected in zip(link(client, {"text": HOCKEY}).json()["mentions"], linker.link(HOCKEY), strict=True):
         same(answer, expected)
 
@@ -213,8 +213,8 @@ def test_what_is_too_large_is_refused_with_413(client: httpx.Client) -> None:
     assert link(client, [{"text": ""}] * 257).status_code == 413
 
 
-def test_a_text_as_long_as_allowed_is_linked(client: httpx.Client) -> None:
-    text = (HOCKEY + " ") * 2000
+def test_a_text_of_as_many_mentions_as_allowed_is_linked(client: httpx.Client) -> None:
+    text = (HOCKEY + " ") * 2000 + "." * 700_000
     answers = link(client, {"text": text, "explain": False, "top": 0}).json()["mentions"]
     assert len(answers) == 5 * 2000
     assert {answer["entity"]["title"] for answer in answers[5000:5100]} >= {"Montreal Canadiens", "Boston Bruins"}

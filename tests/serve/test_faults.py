@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -21,6 +22,7 @@ from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.demo import deploy, run_serve, write_config
 from deeped_ray.local_ray import free_ports, living, local_ray
 from tests.serve.conftest import Served
+from tests.serve.test_api import NIF
 
 BODY = {"text": "Montreal met Toronto in the Stanley Cup.", "explain": False}
 NUM_MALFORMED = 1000
@@ -83,6 +85,7 @@ def scaled(mini_kb: KnowledgeBase) -> Iterator[Served]:
 
 
 def test_a_replica_comes_with_the_load(scaled: Served) -> None:
+    scaled.wait_for_replicas(1)
     assert len(scaled.ready()) == 1
     with Load.on(scaled.url, clients=12) as load:
         scaled.wait_for_replicas(2)
@@ -110,7 +113,9 @@ def test_a_killed_replica_fails_no_request_that_begins_after(scaled: Served) -> 
 def test_a_new_version_is_swapped_in_without_a_failed_request(
     scaled: Served, mini_kb: KnowledgeBase, tmp_path: Path
 ) -> None:
-    args = {"kb": str(mini_kb.root), "model": "local"}
+    another = tmp_path / "another"
+    shutil.copytree(mini_kb.root, another)
+    args = {"kb": str(another), "model": "local"}
     config = write_config(tmp_path / "serve.yaml", scaled.port, args, autoscaling_config=SCALE)
     with Load.on(scaled.url, clients=4) as load:
         load.wait_for(50)
@@ -144,13 +149,16 @@ def malformed(examples: list[Any]) -> SearchStrategy[bytes]:
     broken = st.sampled_from(examples).flatmap(
         lambda example: st.sampled_from(sorted(example)).flatmap(lambda key: values.map(lambda v: {**example, key: v}))
     )
+    turtle = st.tuples(st.integers(0, len(NIF)), st.binary(max_size=6)).map(
+        lambda change: NIF[: change[0]].encode() + change[1] + NIF[change[0] + 1 :].encode()
+    )
     shaped = st.one_of(broken, values, st.lists(broken, max_size=3)).map(json.dumps).map(str.encode)
     cut = st.sampled_from([json.dumps(example).encode() for example in examples]).flatmap(
         lambda body: st.tuples(st.integers(0, len(body)), st.binary(max_size=6)).map(
             lambda change: body[: change[0]] + change[1] + body[change[0] + 1 :]
         )
     )
-    return st.one_of(shaped, cut, st.binary(max_size=200))
+    return st.one_of(shaped, cut, turtle, st.binary(max_size=200))
 
 
 def test_a_thousand_malformed_bodies_give_no_server_error(client: httpx.Client) -> None:

@@ -10,13 +10,13 @@ TEXT = "🦄 Ada went to Paris."
 
 
 def test_spans_are_given_by_start_and_length() -> None:
-    assert RelRequest.model_validate({"text": TEXT, "spans": [[2, 3], [14, 5]]}).spans == [(2, 5), (14, 19)]
+    assert RelRequest.model_validate({"text": TEXT, "spans": [[2, 3], [14, 5]]}).to_link == [(2, 5), (14, 19)]
 
 
 @pytest.mark.parametrize("spans", [{}, {"spans": []}, {"spans": None}, {"tagger": "ner-fast"}])
 def test_without_spans_mentions_are_to_be_found(spans: dict[str, Any]) -> None:
     request = RelRequest.model_validate({"text": TEXT, **spans})
-    assert (request.text, request.spans) == (TEXT, None)
+    assert (request.text, request.to_link) == (TEXT, None)
 
 
 @pytest.mark.parametrize(

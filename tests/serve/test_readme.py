@@ -1,5 +1,6 @@
 """The README's curl examples, sent as they are printed."""
 
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -20,7 +21,7 @@ def test_there_are_examples() -> None:
 def test_an_example_of_the_readme_works_as_printed(client: httpx.Client, example: str) -> None:
     words = shlex.split(example.replace("\\\n", " "), comments=True)
     url = next(word for word in words if word.startswith(SERVER)).removeprefix(SERVER)
-    options = dict(zip(words, words[1:], strict=False))
+    options = dict(itertools.pairwise(words))
     if "-d" in options:
         name, _, value = options["-H"].partition(": ")
         reply = client.post(url, content=options["-d"], headers={name: value})

@@ -87,3 +87,31 @@ def test_every_ray_starts_in_that_environment_and_exports_metrics(config: dict[s
         assert command.startswith(". ~/.deeped-env;")
         assert "--metrics-export-port=8080" in shlex.split(command.replace("(", " ").replace(")", " "))
         assert not re.search(r"ray stop|0\.0\.0\.0", command)
+
+
+def test_rays_aws_provider_takes_it_as_it_is(
+    config: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a simulated EC2: Ray adds no security group of its own, and finds out what the instances have."""
+    boto3, moto = pytest.importorskip("boto3"), pytest.importorskip("moto")
+    monkeypatch.setenv("HOME", str(tmp_path))  # Ray writes a key there
+    monkeypatch.setenv("AWS_DEFAULT_REGION", config["provider"]["region"])
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
+    with moto.mock_aws():
+        from ray.autoscaler._private.aws.config import bootstrap_aws
+        from ray.autoscaler._private.aws.node_provider import AWSNodeProvider
+
+        ec2 = boto3.client("ec2")
+        (vpc,) = ec2.describe_vpcs()["Vpcs"]
+        made = {
+            name: ec2.create_security_group(GroupName=name, Description=name, VpcId=vpc["VpcId"])["GroupId"]
+            for name in {group for kind in ("head", *WORKERS) for group in node(config, kind)["SecurityGroupIds"]}
+        }
+        for kind in ("head", *WORKERS):
+            node(config, kind)["SecurityGroupIds"] = [made[name] for name in node(config, kind)["SecurityGroupIds"]]
+        before = ec2.describe_security_groups()["SecurityGroups"]
+        started = bootstrap_aws(AWSNodeProvider.fillout_available_node_types_resources(config))
+        assert ec2.describe_security_groups()["SecurityGroups"] == before
+    resources = {name: kind["resources"] for name, kind in started["available_node_types"].items()}
+    assert (resources["head"]["CPU"], resources["cpu_worker"]["CPU"], resources["gpu_worker"]["GPU"]) == (0, 16, 1)

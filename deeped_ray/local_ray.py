@@ -121,7 +121,7 @@ def _haproxy(folder: Path) -> dict[str, str]:
     # a node's id, of 56 letters, is put into the path, and HAProxy takes no more than 97 bytes
     if sys.platform != "linux" or len(bytes(folder)) + 60 > 97:
         return {}
-    metrics, stats = free_ports(2)
+    metrics, stats, http, grpc = free_ports(4)
     settings = {
         **sockets,
         "CONFIG_FILE_LOC": folder / "haproxy.cfg",
@@ -134,7 +134,11 @@ def _haproxy(folder: Path) -> dict[str, str]:
         "TUNE_BUFSIZE": 2**17,
     }
     return {f"RAY_SERVE_HAPROXY_{name}": str(value) for name, value in settings.items()} | {
-        "RAY_SERVE_ENABLE_HA_PROXY": "1"
+        "RAY_SERVE_ENABLE_HA_PROXY": "1",
+        # HAProxy sends here what comes while it knows no replica. By default that is a port which Rays on one host share:
+        # one of them would then answer for another
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(http),
+        "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": str(grpc),
     }
 
 

@@ -180,7 +180,9 @@ def living(pids: Iterable[int]) -> list[int]:
 def _state(pid: int) -> str:
     if Path("/proc").is_dir():
         with contextlib.suppress(OSError):
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            # of a killed process the first thread ends first; files and sockets stay open until the last one has ended
+            return "R" if state == "Z" and len(os.listdir(f"/proc/{pid}/task")) > 1 else state
         return ""
     return subprocess.run(
         ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False

@@ -18,6 +18,8 @@ Result = TypeVar("Result")
 def ensure_ray() -> None:
     """Join the cluster this job was submitted to, or start a local Ray when run as plain `python jobs/...`."""
     if not ray.is_initialized():
+        # of several tasks that fail alike, `spread` raises the first; Ray would print the others after it
+        os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
         # without an address Ray would also join any cluster it finds on this host
         ray.init(
             address=os.environ.get("RAY_ADDRESS") or "local",

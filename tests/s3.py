@@ -1,6 +1,7 @@
 """A real S3 API on loopback, which can be told to fail."""
 
 import contextlib
+import logging
 import os
 import random
 import threading
@@ -12,6 +13,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
 
+logging.getLogger("werkzeug").setLevel(logging.ERROR)  # one line a request otherwise
 BUCKET = "knowledge"
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "tester",

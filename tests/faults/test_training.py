@@ -1,4 +1,4 @@
-"""A lost worker and a lost driver: the fit goes on from its last validation and ends as if nothing had happened."""
+"""A lost worker, node and driver: the fit goes on from its last validation and ends as if nothing had happened."""
 
 import os
 import shutil
@@ -20,8 +20,10 @@ from deeped_ray.local_ray import descendants
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.history import read_history
 from deeped_ray.training.trainer import train_linker
+from tests.faults.nodes import Nodes, ends_well
 
 TRAINING = TrainingConfig(epochs=12, documents_per_step=2, seeds=2, model="global")
+FLAGS = ("--epochs", "12", "--documents-per-step", "2", "--seeds", "2", "--model", "global")
 JOB = Path(__file__).parent.parent.parent / "jobs" / "train_linker.py"
 
 
@@ -92,9 +94,7 @@ def test_a_killed_worker_costs_nothing_but_time(
 def test_a_killed_driver_is_run_again(corpus_kb: KnowledgeBase, undisturbed: KnowledgeBase, tmp_path: Path) -> None:
     kb = copy_of(corpus_kb, tmp_path / "kb")
     before = kb.manifest()["parts"].get("linker")
-    options = {name: getattr(TRAINING, name) for name in ("epochs", "documents_per_step", "seeds", "model")}
-    flags = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    command = [sys.executable, str(JOB), "--kb", str(kb.root), "--storage-path", str(tmp_path / "runs"), *flags]
+    command = [sys.executable, str(JOB), "--kb", str(kb.root), "--storage-path", str(tmp_path / "runs"), *FLAGS]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for_checkpoint(tmp_path / "runs")
@@ -115,3 +115,20 @@ def test_a_killed_driver_is_run_again(corpus_kb: KnowledgeBase, undisturbed: Kno
         ResumeConfig(storage_path=str(tmp_path / "runs")),
     )
     assert_same_curve(kb, undisturbed)
+
+
+def test_a_killed_node_is_replaced_by_the_next_that_comes(
+    corpus_kb: KnowledgeBase, undisturbed: KnowledgeBase, tmp_path: Path
+) -> None:
+    nodes = Nodes(head_cpus=0)
+    try:
+        lost = nodes.add(num_cpus=2)
+        kb = copy_of(corpus_kb, tmp_path / "kb")
+        job = nodes.start("train_linker", "--kb", str(kb.root), "--storage-path", str(tmp_path / "runs"), *FLAGS)
+        wait_for_checkpoint(tmp_path / "runs")
+        nodes.lose(lost)
+        nodes.add(num_cpus=2)
+        ends_well(job)
+        assert_same_curve(kb, undisturbed)
+    finally:
+        nodes.shutdown()

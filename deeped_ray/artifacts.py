@@ -254,7 +254,7 @@ class ResumeConfig:
 
     def __post_init__(self) -> None:
         if self.run_name is not None and (
-            Path(self.run_name).name != self.run_name or self.run_name in ("", ".", "..")
+            Path(self.run_name).name != self.run_name or self.run_name in ("", ".", "..") or "\0" in self.run_name
         ):
             raise DeepEdError(
                 f"--run-name {self.run_name!r} must be a plain name: it becomes one folder below --storage-path."
@@ -305,7 +305,7 @@ def _record_problem(name: str, record: Any) -> str | None:
     """What is wrong with a part's record, or None."""
     if name not in MAKERS:
         return "a name that no part has"
-    if not isinstance(record, dict) or not _RECORD_FIELDS <= record.keys():
+    if not isinstance(record, dict) or not record.keys() >= _RECORD_FIELDS:
         return f"no record with {', '.join(sorted(_RECORD_FIELDS))}"
     if not isinstance(record["id"], str) or not re.fullmatch(r"[0-9a-f]{16}", record["id"]):
         return f"the id {record['id']!r}"

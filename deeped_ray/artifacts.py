@@ -67,7 +67,13 @@ class Part:
 
     def array(self, name: str) -> npt.NDArray[Any]:
         """A memory-mapped, read-only array: processes of one node share its pages."""
-        array: npt.NDArray[Any] = np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        path = self.path / f"{name}.npy"
+        try:
+            array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:  # also for arrays of objects, whose loading would run code
+            raise ArtifactError(
+                f"{path} is no array that is loaded: {error}. Run {MAKERS[self.name]} again."
+            ) from error
         return array
 
     def check(self, file: str) -> None:

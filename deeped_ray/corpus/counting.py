@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deeped_ray.arrow import plain
 from deeped_ray.artifacts import Part
 from deeped_ray.compressed import read_lines
 from deeped_ray.corpus import cooccurrence, entities, heldout, occurrences, priors
@@ -40,7 +41,7 @@ _LOT = 250_000
 
 def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) -> float:
     num_partitions = config.num_partitions()
-    titles = pq.read_table(sorted(pages.path.glob("titles-*.parquet")))
+    titles = plain(pq.read_table(sorted(pages.path.glob("titles-*.parquet"))))
     resolution = entities.resolve(titles, min_links_without_page=config.min_links_without_page)
     num_entities = len(resolution.row_of_entity)
     if not num_entities:
@@ -357,7 +358,7 @@ def _vocabulary(corpus: Path) -> dict[str, int]:
 
 def _write_vocabulary(pages: Part, min_count: int, folder: Path) -> int:
     """Content words frequent enough to count, in hash order, with their frequencies."""
-    table = pq.read_table(sorted(pages.path.glob("words-*.parquet")), filters=[("count", ">=", min_count)])
+    table = plain(pq.read_table(sorted(pages.path.glob("words-*.parquet")), filters=[("count", ">=", min_count)]))
     if not table.num_rows:
         raise DeepEdError(f"No word of the dump occurs {min_count} times. Lower --min-word-count.")
     write_hashed_strings(folder, "vocabulary", table["hash"].to_numpy(), table["word"])

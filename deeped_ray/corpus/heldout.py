@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deeped_ray.arrow import plain
 from deeped_ray.artifacts import Part
 from deeped_ray.corpus.cooccurrence import Ids, TokenizedText, link_words
 from deeped_ray.corpus.strings import hash64
@@ -74,11 +75,11 @@ def write(path: Path, rows: Sequence[Row]) -> None:
 
 def join(paths: Sequence[Path], folder: Path) -> int:
     """All held-out links in one file, by page and place; returns how many."""
-    table = pa.concat_tables([pq.read_table(path) for path in paths])
+    table = pa.concat_tables([plain(pq.read_table(path)) for path in paths])
     pq.write_table(table.sort_by([("page", "ascending"), ("start", "ascending")]), folder / "heldout.parquet")
     return int(table.num_rows)
 
 
 def read(corpus: Part) -> list[HeldOutLink]:
-    table = pq.read_table(corpus.path / "heldout.parquet", columns=["mention", "entity", "words"]).to_pylist()
+    table = plain(pq.read_table(corpus.path / "heldout.parquet", columns=["mention", "entity", "words"])).to_pylist()
     return [HeldOutLink(row["mention"], row["entity"], np.array(row["words"], dtype=np.int64)) for row in table]

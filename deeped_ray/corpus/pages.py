@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deeped_ray.arrow import plain
 from deeped_ray.artifacts import Part
 from deeped_ray.types import Link, Page
 
@@ -46,7 +47,7 @@ def write_pages(shard: Path, pages: Sequence[Page]) -> None:
 
 def read_pages(shard: Path) -> Iterator[Page]:
     """The pages of one shard, redirects included."""
-    for row in pq.read_table(shard).to_pylist():
+    for row in plain(pq.read_table(shard)).to_pylist():
         links = tuple(Link(**link) for link in row.pop("links"))
         yield Page(**row, links=links)
 
@@ -60,7 +61,7 @@ class PageText(NamedTuple):
 def read_texts(shard: Path) -> Iterator[PageText]:
     """The articles of one shard with the places of their links, in a fraction of the time that pages take."""
     columns = ["text", "links", "redirect", "is_disambiguation"]
-    for batch in pq.ParquetFile(shard).iter_batches(_BATCH_PAGES, columns=columns):
+    for batch in plain(pq.ParquetFile(shard)).iter_batches(_BATCH_PAGES, columns=columns):
         is_article = pc.and_(pc.is_null(batch["redirect"]), pc.invert(batch["is_disambiguation"]))
         articles = batch.filter(is_article)
         links = articles["links"]

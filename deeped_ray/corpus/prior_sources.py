@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deeped_ray.arrow import plain
 from deeped_ray.compressed import READ_ERRORS, compression, first_bytes, open_decompressed
 from deeped_ray.text import normalize_mention, normalize_title
 from deeped_ray.types import DeepEdError
@@ -193,9 +194,11 @@ def _read_row_group(shard: SourceShard) -> Iterator[NamedCount | None]:
 
 def _parquet(path: Path) -> pq.ParquetFile:
     try:
-        file = pq.ParquetFile(path)
+        file = plain(pq.ParquetFile(path))
     except (OSError, pa.ArrowException) as error:
         raise DeepEdError(f"Cannot read {path}: {error}.") from error
+    except DeepEdError as error:
+        raise DeepEdError(f"Cannot read {path}: {error}") from error
     missing = {"mention", "title", "count"} - set(file.schema_arrow.names)
     if missing:
         raise DeepEdError(f"{path} has columns {', '.join(file.schema_arrow.names)}; expected mention, title, count.")

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deeped_ray.arrow import plain
+
 _SUMMARY = b"summary"
 
 
@@ -60,14 +62,16 @@ def gather(paths: Sequence[Path], partition: int) -> pa.Table:
     batches = []
     for path in paths:
         with pa.memory_map(str(path)) as source:
-            batches.append(pa.ipc.open_file(source).get_batch(partition))
+            batches.append(plain(pa.ipc.open_file(source)).get_batch(partition))
     tables = [pa.Table.from_batches([batch]).replace_schema_metadata(None) for batch in batches]
     return pa.concat_tables(tables).combine_chunks()
 
 
 def read_summary(path: Path) -> dict[str, Any]:
     with pa.memory_map(str(path)) as source:
-        summary: dict[str, Any] = json.loads((pa.ipc.open_file(source).schema.metadata or {}).get(_SUMMARY, b"{}"))
+        summary: dict[str, Any] = json.loads(
+            (plain(pa.ipc.open_file(source)).schema.metadata or {}).get(_SUMMARY, b"{}")
+        )
     return summary
 
 

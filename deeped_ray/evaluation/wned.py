@@ -75,7 +75,7 @@ def _files_of_folder(path: Path) -> dict[str, bytes]:
 def _files_of_archive(path: Path) -> dict[str, bytes]:
     """Files by their path within the one folder that holds the XML; nothing is unpacked, so that a path is just a name."""
     with tarfile.open(path) as archive:
-        members = _members(archive)
+        members = _members(archive, path)
         names = {PurePosixPath(member.name): archive.extractfile(member) for member in members}
         files = {name: handle.read() for name, handle in names.items() if handle is not None}
     folder = min((name.parent for name in files if name.suffix == ".xml"), key=lambda f: len(f.parts), default=None)
@@ -84,7 +84,7 @@ def _files_of_archive(path: Path) -> dict[str, bytes]:
     }
 
 
-def _members(archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
+def _members(archive: tarfile.TarFile, path: Path) -> list[tarfile.TarInfo]:
     """Plain files, neither links nor devices; refused as soon as they are too many bytes to be documents."""
     members, size = [], 0
     for member in archive:
@@ -92,7 +92,7 @@ def _members(archive: tarfile.TarFile) -> list[tarfile.TarInfo]:
         if member.size < 0:  # some Pythons read the same place for ever
             raise tarfile.ReadError("a member of less than no bytes")
         if size > MAX_ARCHIVE_BYTES:
-            raise DeepEdError(f"{archive.name} unpacks to more than {MAX_ARCHIVE_BYTES:,} bytes; {_LAYOUT}.")
+            raise DeepEdError(f"{path} unpacks to more than {MAX_ARCHIVE_BYTES:,} bytes; {_LAYOUT}.")
         if member.isfile():
             members.append(member)
     return members

@@ -29,6 +29,6 @@ def test_workers_have_limits_and_nodes_share_pins_and_token(config: dict[str, An
     for name in ("cpu_worker", "gpu_worker"):
         node_type = config["available_node_types"][name]
         assert 0 <= node_type["min_workers"] <= node_type["max_workers"] <= config["max_workers"]
-    assert any("constraints.txt" in command for command in config["setup_commands"])
+    assert any("--require-hashes" in command and "requirements.lock" in command for command in config["setup_commands"])
     assert "~/.ray/auth_token" in config["file_mounts"]
     assert "RAY_AUTH_MODE=token" in " ".join(config["setup_commands"])

@@ -8,7 +8,7 @@ AUDIT := $(VENV)/audit
 LOCKS := requirements.lock requirements-dev.lock
 BENCHMARKS := corpus mentions embed_entities embed_scale train_linker link serve
 
-.PHONY: help demo test setup check audit lock format bench serve clean
+.PHONY: help demo test setup check audit lock format config bench serve clean
 
 help: ## show these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 16
@@ -36,6 +36,9 @@ lock: ## write the lock files anew from constraints.txt; needs uv and the networ
 format: $(READY) ## let the formatter and linter rewrite what they can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+config: $(READY) ## write serve/config.yaml from the settings in serve/config.py
+	$(BIN)/python -m serve.config --output serve/config.yaml
 
 bench: $(READY) ## benchmarks that need no data but kb/mini; JSON goes to benchmarks/results/
 	@mkdir -p benchmarks/results

@@ -31,6 +31,7 @@ from deeped_ray.corpus.wikidump import DumpStats, read_dump, read_siteinfo
 from deeped_ray.corpus.wikitext import parse_page
 from deeped_ray.evaluation.tables import table
 from deeped_ray.mini import MINI_DUMP
+from deeped_ray.storage import Location
 
 HEAD_MB, ROUNDS = 20, 3
 OURS, BASELINE = "deeped-ray", "mwparserfromhell"
@@ -43,8 +44,8 @@ class Figures(NamedTuple):
 
 
 def by_deeped_ray(dump: Path) -> int:
-    site = read_siteinfo(dump)
-    return sum(len(parse_page(raw, site).links) for raw in read_dump(dump, DumpStats()))
+    site = read_siteinfo(Location(dump))
+    return sum(len(parse_page(raw, site).links) for raw in read_dump(Location(dump), DumpStats()))
 
 
 def by_mwparserfromhell(dump: Path) -> int:
@@ -94,7 +95,7 @@ def by_wikipedia2vec(dump: Path) -> int:
     from wikipedia2vec.utils.wiki_page import WikiPage
 
     num_links = 0
-    for raw in read_dump(dump, DumpStats()):
+    for raw in read_dump(Location(dump), DumpStats()):
         parsed = _parse_page(WikiPage(raw.title, "en", raw.wikitext, raw.redirect), None)
         if parsed and parsed[0] == "page":
             paragraphs, _ = pickle.loads(zlib.decompress(parsed[1][1]))

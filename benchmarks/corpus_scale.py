@@ -20,13 +20,14 @@ from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.wikidump import cut_dump
 from deeped_ray.evaluation.tables import table
 from deeped_ray.spread import ensure_ray, peak_memory_gib
+from deeped_ray.storage import Location
 
 FRACTIONS = (0.25, 0.5, 1.0)
 
 
 def head_of(dump: Path, fraction: float, target: Path) -> Path:
     """The first streams of a dump, about this fraction of its bytes; a dump may end after any stream."""
-    shards = cut_dump(dump, shard_bytes=1)
+    shards = cut_dump(Location(dump), shard_bytes=1)
     size = next(shard.offsets[-1] for shard in shards if shard.offsets[-1] >= fraction * dump.stat().st_size)
     with open(dump, "rb") as source, open(target, "wb") as sink:
         while size and (block := source.read(min(size, 2**24))):

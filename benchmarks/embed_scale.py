@@ -20,6 +20,7 @@ from deeped_ray.embeddings.config import Methods, ShardConfig
 from deeped_ray.embeddings.words import Words
 from deeped_ray.evaluation.tables import table
 from deeped_ray.spread import spread
+from deeped_ray.storage import Location
 
 SIZES = (1_000, 10_000, 100_000, 270_000)
 
@@ -38,7 +39,7 @@ def main() -> None:
     methods, sharding = Methods(), ShardConfig(shard_words=500_000)
     noise = trainer._noise(Words(words), methods, None)
     with tempfile.TemporaryDirectory() as folder:
-        shared = trainer._share(Path(folder), corpus, words, noise, methods, sharding, None, False, None)
+        shared = trainer._share(Location(folder), corpus, words, noise, methods, sharding, None, False, None)
 
     # entities in random order, so that every size has the same mix of long and short pages
     order = np.random.default_rng(0).permutation(len(Catalogue(corpus)))
@@ -57,10 +58,10 @@ def main() -> None:
         ray.init(address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
         list(spread(warm_up, range(4 * workers)))
         with tempfile.TemporaryDirectory() as folder:
-            trainer._train_shards(shared, Path(folder))  # workers import and map what they need
+            trainer._train_shards(shared, Location(folder))  # workers import and map what they need
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
-            trainer._train_shards(shared, Path(folder))
+            trainer._train_shards(shared, Location(folder))
             seconds[workers] = time.perf_counter() - start
         ray.shutdown()
     finish(

@@ -24,6 +24,7 @@ from deeped_ray.corpus.priors import MentionTable, join_folded, reduce_mentions
 from deeped_ray.corpus.shuffle import concatenate_arrays, concatenate_offsets, spill_by_hash
 from deeped_ray.corpus.strings import hashes_of, read_strings, write_hashed_strings
 from deeped_ray.progress import Progress
+from deeped_ray.storage import Location
 
 SYLLABLES = [
     "ba",
@@ -77,7 +78,7 @@ def write_table(folder: Path, num_mentions: int) -> None:
                 "count": np.tile([5.0, 3.0, 1.0], len(names)),
             }
         )
-        paths.append(folder / f"{start:010d}.spill")
+        paths.append(Location(folder / f"{start:010d}.spill"))
         spill_by_hash(paths[-1], table, num_partitions)
         progress.advance(len(names))
     pieces = [folder / f"piece-{partition:04d}" for partition in range(num_partitions)]
@@ -123,7 +124,7 @@ def main() -> None:
         folder = Path(name)
         write_table(folder, args.mentions)
         start = time.perf_counter()
-        table = MentionTable(Part("corpus", "0", folder, {}))
+        table = MentionTable(Part("corpus", "0", Location(folder), {}))
         opened_s = time.perf_counter() - start
         assert len(table) == args.mentions
         stored = [name_of(draw.randrange(args.mentions)) for _ in range(args.mentions // 20)]

@@ -7,10 +7,28 @@ whose values are pickles: looking at them would run whatever a file says.
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from deeped_ray.types import DeepEdError
 
 Opened = TypeVar("Opened")
+
+
+class NotPlainError(DeepEdError):
+    """A file whose columns are of types that code gives meaning to."""
+
+
+def read_table(source: Any, **options: Any) -> pa.Table:
+    """A Parquet file."""
+    return plain(pq.read_table(source, **options))
+
+
+def open_parquet(source: Any) -> pq.ParquetFile:
+    return plain(pq.ParquetFile(source))
+
+
+def open_arrow(source: Any) -> pa.ipc.RecordBatchFileReader:
+    return plain(pa.ipc.open_file(source))
 
 
 def plain(opened: Opened) -> Opened:
@@ -19,7 +37,7 @@ def plain(opened: Opened) -> Opened:
     schema = any_opened.schema_arrow if hasattr(any_opened, "schema_arrow") else any_opened.schema
     for field in schema:
         if _is_extended(field.type):
-            raise DeepEdError(
+            raise NotPlainError(
                 f"Column {field.name!r} has the type {field.type}: expected text, numbers and lists of these."
             )
     return opened

@@ -1,12 +1,13 @@
-"""A knowledge base on disk: one folder, one manifest, parts that appear whole or not at all.
+"""A knowledge base: one folder on any storage, one manifest, parts that appear whole or not at all.
 
     KB/manifest.json                   format version and, per part: folder, config, parents, checksums
     KB/parts/<part>-<id>/...           .npy arrays (memory-mapped), Parquet/Arrow tables, safetensors, FAISS files
-    KB/parts/.new-<part>-<random>/     a part being written, and its .lock; removed by the next writer if this one dies
+    KB/parts/.new-<part>-<random>/     a part being written, on a file system; removed by the next writer if this one dies
+    KB/.writer.json                    who writes
 
-A part's id is a hash of its contents. Writing a part means: fill a `.new-` folder, checksum it, rename it to its id,
-then replace the manifest. Each of these is atomic, so a killed job leaves the old part or the new one, and readers that
-hold the old one memory-mapped keep it.
+A part's id is a hash of its contents. Writing a part means: fill a folder, checksum it, put it under its id, then
+replace the manifest. Each of these is atomic, so a killed job leaves the old part or the new one, and readers that hold
+the old one memory-mapped keep it. On object storage, readers fetch the files of a part once per node, by checksum.
 """
 
 import contextlib
@@ -17,9 +18,12 @@ import os
 import re
 import shutil
 import tempfile
+import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timezone
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from deeped_ray import __version__
+from deeped_ray.lease import sole_writer
+from deeped_ray.storage import Address, Location, cache_folder, temporary_folder
 from deeped_ray.types import DeepEdError
 
 FORMAT = 5
@@ -42,6 +48,8 @@ MAKERS = {
 # longer than everything else a reader does at start; their size is always checked.
 HASH_ON_OPEN_BYTES = 16 * 2**20
 _RECORD_FIELDS = {"id", "folder", "config", "parents", "files"}
+CACHE_DAYS = 7
+"""A node keeps what it has fetched for this long after it was last asked for."""
 
 
 class ArtifactError(DeepEdError):
@@ -54,20 +62,26 @@ class FormatError(DeepEdError):
 
 @dataclass(frozen=True)
 class Part:
-    """One opened part: `part.path / "vectors.npy"`, or `part.array("vectors")`."""
+    """One part: `part.path / "vectors.npy"`, or `part.array("vectors")`. Any node can be handed one."""
 
     name: str
     id: str
-    path: Path
+    location: Location
     record: Mapping[str, Any]
 
     @property
     def config(self) -> dict[str, Any]:
         return dict(self.record["config"])
 
+    @property
+    def path(self) -> Path:
+        """A folder of this node with all files of the part."""
+        return self._on_this_node(list(self.record.get("files", ())))
+
     def array(self, name: str) -> npt.NDArray[Any]:
         """A memory-mapped, read-only array: processes of one node share its pages."""
-        path = self.path / f"{name}.npy"
+        file = f"{name}.npy"
+        path = self._on_this_node([file]) / file
         try:
             array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:  # also for arrays of objects, whose loading would run code
@@ -76,52 +90,116 @@ class Part:
             ) from error
         return array
 
+    def files(self, pattern: str) -> list[Location]:
+        """Where the files are that match, in order: for readers that want some of many."""
+        return [self.location / name for name in sorted(self.record["files"]) if fnmatchcase(name, pattern)]
+
+    def summary(self) -> dict[str, Any]:
+        """What its job has counted."""
+        return (self.location / "summary.json").read_json()
+
     def check(self, file: str) -> None:
         """Hash a file of any size, for readers that trust what they read."""
-        if _checksum(self.path / file) != self.record["files"][file]:
+        path = self._on_this_node([file]) / file
+        if _checksum(Location(path)) != self.record["files"][file]:
             raise ArtifactError(
-                f"The {self.name} part is damaged: {self.path / file} does not match its checksum."
-                f" Run {MAKERS[self.name]} again."
+                f"The {self.name} part is damaged: {path} does not match its checksum. Run {MAKERS[self.name]} again."
             )
+
+    def _on_this_node(self, files: Sequence[str]) -> Path:
+        if self.location.path is not None:
+            return self.location.path
+        folder = cache_folder() / "parts" / f"{self.name}-{self.id}"
+        missing = [file for file in files if not (folder / file).exists()]
+        if missing:
+            folder.mkdir(parents=True, exist_ok=True)
+            with open(folder.with_suffix(".lock"), "a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # one process of the node fetches, the others wait for it
+                for file in missing:
+                    self._fetch(file, folder / file)
+            _forget_old_parts(folder.parent)
+        os.utime(folder)
+        return folder
+
+    def _fetch(self, file: str, target: Path) -> None:
+        if target.exists():
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        arriving = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        try:
+            (self.location / file).fetch(arriving)
+            if _checksum(Location(arriving)) != self.record["files"][file]:
+                raise ArtifactError(
+                    f"{self.location / file} does not match its checksum. Run {MAKERS.get(self.name, 'its job')} again."
+                )
+            arriving.replace(target)
+        finally:
+            arriving.unlink(missing_ok=True)
+
+
+def share(name: str, folder: Path, work: Location, patterns: Sequence[str]) -> Part:
+    """Files of a part being written, for tasks on other nodes: these fetch them as they do a finished part's."""
+    if not folder.is_relative_to(cache_folder()):  # else no other node sees them
+        return Part(name, "", Location(folder), {})
+    files = {file: _checksum(Location(folder / file)) for file in _files_below(folder) if _matches(file, patterns)}
+    part_id = _id_of(name, files)
+    location = work / f"{name}-{part_id}"
+    location.make_folder()
+    there = location.sizes()
+    for file, expected in files.items():
+        if there.get(file) != expected["bytes"]:
+            (location / file).upload(folder / file)
+    return Part(name, part_id, location, {"files": files})
+
+
+def _matches(file: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(file, pattern) for pattern in patterns)
 
 
 class KnowledgeBase:
-    """Reads and writes the parts of one knowledge-base folder."""
+    """Reads and writes the parts of one knowledge base."""
 
-    def __init__(self, root: str | Path, *, create: bool = False) -> None:
-        self.root = Path(root).expanduser().absolute()
-        if "working_dir_files" in self.root.parts or "working_dir_files" in Path(root).resolve().parts:
+    def __init__(self, root: Address, *, create: bool = False) -> None:
+        self.location = Location(root)
+        path = self.location.path
+        if path is not None and "working_dir_files" in (*path.parts, *path.resolve().parts):
             # `ray job submit --working-dir .` runs in a throw-away copy, where a relative --kb would be lost
             raise DeepEdError(
                 f"Knowledge base {root} lies in the job's temporary working directory. Give --kb as an absolute path."
             )
         if create:
-            try:
-                (self.root / "parts").mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise DeepEdError(f"Cannot make a knowledge base at {self.root}: {error.strerror}.") from error
-        elif not self.root.is_dir():
-            raise ArtifactError(f"No knowledge base at {self.root}. Run {MAKERS['corpus']} --kb {self.root} first.")
+            (self.location / "parts").make_folder()
+        elif path is not None and not path.is_dir():
+            raise ArtifactError(f"No knowledge base at {self}. Run {MAKERS['corpus']} --kb {self} first.")
+
+    def __str__(self) -> str:
+        return str(self.location)
+
+    @property
+    def root(self) -> Path:
+        """Of a knowledge base on a file system."""
+        assert self.location.path is not None, f"{self} is not on a file system"
+        return self.location.path
 
     # -- reading
 
     def manifest(self) -> dict[str, Any]:
-        path = self.root / "manifest.json"
+        file = self.location / "manifest.json"
         try:
-            manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            manifest: dict[str, Any] = file.read_json()
             found, parts = manifest["format"], manifest["parts"]
         except FileNotFoundError:
             return {"format": FORMAT, "parts": {}}
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise FormatError(
-                f"{path} is not a manifest ({error!r}). Restore it, or build into a new folder."
+                f"{file} is not a manifest ({error!r}). Restore it, or build into a new folder."
             ) from error
         if found != FORMAT:
             raise FormatError(
-                f"The parts of {self.root} ({', '.join(parts)}) have format {found}, this deeped-ray {__version__} reads format {FORMAT}."
+                f"The parts of {self} ({', '.join(parts)}) have format {found}, this deeped-ray {__version__} reads format {FORMAT}."
                 f" Use the version that wrote them, or build into a new folder with {MAKERS['corpus']}."
             )
-        check_records(parts, where=str(path))
+        check_records(parts, where=str(file))
         return manifest
 
     def __contains__(self, name: str) -> bool:
@@ -130,33 +208,32 @@ class KnowledgeBase:
     def open(self, name: str) -> Part:
         """The current version of a part, checked: present, complete, undamaged and made from the current parents."""
         parts = self.manifest()["parts"]
-        remedy = f"Run {MAKERS[name]} --kb {self.root}"
+        remedy = f"Run {MAKERS[name]} --kb {self}"
         if name not in parts:
-            raise ArtifactError(f"No {name} part in {self.root}. {remedy} first.")
+            raise ArtifactError(f"No {name} part in {self}. {remedy} first.")
         record = parts[name]
         for parent, parent_id in record["parents"].items():
             if parts.get(parent, {}).get("id") != parent_id:
-                raise ArtifactError(
-                    f"The {name} part of {self.root} was made from an older {parent} part. {remedy} again."
-                )
-        part = Part(name, record["id"], self.root / record["folder"], record)
+                raise ArtifactError(f"The {name} part of {self} was made from an older {parent} part. {remedy} again.")
+        part = self._part(name, record)
         problem = _damage(part, full=False)
         if problem:
-            raise ArtifactError(f"The {name} part of {self.root} is damaged: {problem}. {remedy} again.")
+            raise ArtifactError(f"The {name} part of {self} is damaged: {problem}. {remedy} again.")
         return part
+
+    def _part(self, name: str, record: Mapping[str, Any]) -> Part:
+        return Part(name, record["id"], self.location / record["folder"], record)
 
     def last(self, name: str) -> Part | None:
         """A part as it was last made, though its parents may have changed since; None if there is none that is sound."""
         record = self.manifest()["parts"].get(name)
-        part = Part(name, record["id"], self.root / record["folder"], record) if record else None
+        part = self._part(name, record) if record else None
         return None if part is None or _damage(part, full=False) else part
 
     def verify(self) -> dict[str, str | None]:
         """Hash every file of every part; a problem, or None, by part name."""
-        problems: dict[str, str | None] = {}
-        for name, record in self.manifest()["parts"].items():
-            problems[name] = _damage(Part(name, record["id"], self.root / record["folder"], record), full=True)
-        return problems
+        parts = self.manifest()["parts"]
+        return {name: _damage(self._part(name, record), full=True) for name, record in parts.items()}
 
     def is_current(self, name: str, *, config: object, parents: Sequence[str]) -> bool:
         """Whether the part exists, is sound, and would come out the same if it were made now."""
@@ -170,81 +247,82 @@ class KnowledgeBase:
 
     @contextlib.contextmanager
     def write(self, name: str, *, config: object, parents: Sequence[str]) -> Iterator[Path]:
-        """A folder to fill; it becomes the current part when the block ends without an exception.
+        """A local folder to fill; it becomes the current part when the block ends without an exception.
 
         Everything that is read from the parents belongs inside the block: if one of them is replaced meanwhile, the new
-        part is refused rather than recorded as made from what it was not made from.
+        part is refused rather than recorded as made from what it was not made from. There is one writer at a time.
         """
         parent_ids = {parent: self.open(parent).id for parent in parents}
-        parts = self.root / "parts"
-        parts.mkdir(parents=True, exist_ok=True)
-        with self._lock():
+        (self.location / "parts").make_folder()
+        with sole_writer(self.location) as still_mine:
             self._remove_abandoned()
-            folder = Path(tempfile.mkdtemp(prefix=f".new-{name}-", dir=parts))
-            alive = open(_lock_of(folder), "w")  # noqa: SIM115 - held open, and so locked, until the part is committed
-            fcntl.flock(alive, fcntl.LOCK_EX)
+            with self._new_folder(name) as folder:
+                yield folder
+                files = _checksums(folder)
+                if not files:
+                    raise ArtifactError(f"Nothing was written for the {name} part.")
+                part_id = _id_of(name, files)
+                record = {
+                    "id": part_id,
+                    "folder": f"parts/{name}-{part_id}",
+                    "made_by": MAKERS[name],
+                    "deeped_ray": __version__,
+                    "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                    "config": _plain(config),
+                    "parents": parent_ids,
+                    "files": files,
+                }
+                still_mine()
+                self._commit(name, folder, record)
+
+    @contextlib.contextmanager
+    def _new_folder(self, name: str) -> Iterator[Path]:
+        """Where a part is filled: beside the others, or, if they are far away, on this node."""
+        if self.location.path is None:
+            with temporary_folder() as folder:
+                yield folder
+            return
+        folder = Path(tempfile.mkdtemp(prefix=f".new-{name}-", dir=self.root / "parts"))
         try:
             yield folder
-            files = {
-                str(path.relative_to(folder)): _checksum(path) for path in sorted(folder.rglob("*")) if path.is_file()
-            }
-            if not files:
-                raise ArtifactError(f"Nothing was written for the {name} part.")
-            part_id = hashlib.sha256(json.dumps([name, files], sort_keys=True).encode()).hexdigest()[:16]
-            record = {
-                "id": part_id,
-                "folder": f"parts/{name}-{part_id}",
-                "made_by": MAKERS[name],
-                "deeped_ray": __version__,
-                "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-                "config": _plain(config),
-                "parents": parent_ids,
-                "files": files,
-            }
-            with self._lock():
-                self._commit(name, folder, record)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-            alive.close()
-            _lock_of(folder).unlink(missing_ok=True)
 
     def _commit(self, name: str, folder: Path, record: dict[str, Any]) -> None:
         manifest = self.manifest()
         for parent, parent_id in record["parents"].items():
             if manifest["parts"].get(parent, {}).get("id") != parent_id:
                 raise ArtifactError(
-                    f"The {parent} part of {self.root} changed while the {name} part was made from it. Run {MAKERS[name]} again."
+                    f"The {parent} part of {self} changed while the {name} part was made from it. Run {MAKERS[name]} again."
                 )
-        target = self.root / record["folder"]
-        if target.exists() and _damage(Part(name, record["id"], target, record), full=True):
-            shutil.rmtree(target)
-        if not target.exists():
-            folder.chmod(0o755)
-            os.rename(folder, target)
-            _sync_folder(target.parent)
+        part = self._part(name, record)
+        if part.location.exists() and _damage(part, full=True):
+            part.location.remove()
+        if not part.location.exists():
+            self._put(folder, part)
         previous = manifest["parts"].get(name)
         manifest["parts"][name] = record
-        _replace(self.root / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True))
+        (self.location / "manifest.json").write_bytes(json.dumps(manifest, indent=2, sort_keys=True).encode())
         if previous and previous["folder"] != record["folder"]:
-            shutil.rmtree(self.root / previous["folder"], ignore_errors=True)
+            with contextlib.suppress(DeepEdError):  # the next writer will remove it
+                self._part(name, previous).location.remove()
+
+    def _put(self, folder: Path, part: Part) -> None:
+        if part.location.path is None:
+            for file in part.record["files"]:
+                (part.location / file).upload(folder / file)
+            return
+        folder.chmod(0o755)
+        os.rename(folder, part.location.path)
+        _sync_folder(part.location.path.parent)
 
     def _remove_abandoned(self) -> None:
-        """Delete what killed writers left behind: a living one holds the lock on its folder."""
+        """Delete what killed writers left behind: whoever writes now is the only one."""
         current = {record["folder"] for record in self.manifest()["parts"].values()}
-        for folder in (self.root / "parts").iterdir():
-            if folder.suffix == ".lock" or f"parts/{folder.name}" in current:
-                continue
-            with contextlib.suppress(BlockingIOError), open(_lock_of(folder), "a") as alive:
-                fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-                _lock_of(folder).unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def _lock(self) -> Iterator[None]:
-        """One writer of the manifest at a time; the lock ends with its process."""
-        with open(self.root / ".lock", "w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
+        parts = self.location / "parts"
+        for name in parts.children():
+            if f"parts/{name}" not in current:
+                (parts / name).remove()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +330,8 @@ class ResumeConfig:
     """Where unfinished work is kept; the same pair of names takes it up again."""
 
     storage_path: Annotated[
-        str | None, "folder for unfinished work, shared by all nodes; default: runs/ in the knowledge base"
+        str | None,
+        "folder for unfinished work, shared by all nodes: a path, s3://, gs:// or hdfs://; default: runs/ in the knowledge base",
     ] = None
     run_name: Annotated[
         str | None, "folder of this run within it; default: none, the stage's own folder tells runs apart"
@@ -266,32 +345,30 @@ class ResumeConfig:
                 f"--run-name {self.run_name!r} must be a plain name: it becomes one folder below --storage-path."
             )
 
-    def folder(self, kb: KnowledgeBase, stage: str, identity: object) -> Path:
+    def folder(self, kb: KnowledgeBase, stage: str, identity: object) -> Location:
         """The stage's own folder; its name holds a hash of all that the work depends on, so that no run takes up another's."""
         key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
-        storage = Path(self.storage_path).expanduser().absolute() if self.storage_path else kb.root / "runs"
+        storage = Location(self.storage_path) if self.storage_path else kb.location / "runs"
         folder = storage / (self.run_name or "") / f"{stage}-{key}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DeepEdError(f"Cannot keep unfinished work in {folder}: {error.strerror}.") from error
+        folder.make_folder()
         return folder
 
 
 NEW_RUN = ResumeConfig()
 
 
-def fingerprint(path: Path, *, edge_bytes: int = 2**20) -> dict[str, Any]:
+def fingerprint(file: Address, *, edge_bytes: int = 2**20) -> dict[str, Any]:
     """Tells one input file from another without reading all of it: name, size, hash of the first and last mebibyte."""
+    location = Location(file)
     try:
-        size = path.stat().st_size
-        with open(path, "rb") as handle:
+        size = location.num_bytes()
+        with location.open() as handle:
             digest = hashlib.sha256(handle.read(edge_bytes))
             handle.seek(max(0, size - edge_bytes))
             digest.update(handle.read(edge_bytes))
     except OSError as error:
-        raise DeepEdError(f"Cannot read {path}: {error.strerror}.") from error
-    return {"file": path.name, "bytes": size, "edges_sha256": digest.hexdigest()}
+        raise DeepEdError(f"Cannot read {location}: {error.strerror or error}.") from error
+    return {"file": location.name, "bytes": size, "edges_sha256": digest.hexdigest()}
 
 
 def check_records(parts: object, *, where: str) -> None:
@@ -327,10 +404,6 @@ def _record_problem(name: str, record: Any) -> str | None:
     return None
 
 
-def _lock_of(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.lock")
-
-
 def _plain(config: object) -> dict[str, Any]:
     """A config as JSON would give it back, so that tuples and lists compare equal."""
     plain = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
@@ -338,38 +411,54 @@ def _plain(config: object) -> dict[str, Any]:
     return result
 
 
-def _checksum(path: Path) -> dict[str, Any]:
-    with open(path, "rb") as handle:
-        os.fsync(handle.fileno())
-        digest = hashlib.sha256()
+def _checksum(file: Location) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    size = 0
+    with file.open() as handle:
         while block := handle.read(2**20):
             digest.update(block)
-    return {"bytes": path.stat().st_size, "sha256": digest.hexdigest()}
+            size += len(block)
+    return {"bytes": size, "sha256": digest.hexdigest()}
+
+
+def _checksums(folder: Path) -> dict[str, dict[str, Any]]:
+    """Of all files below a folder of this machine, which are safely on disk then."""
+    files = _files_below(folder)
+    for file in files:
+        with open(folder / file, "rb") as handle:
+            os.fsync(handle.fileno())
+    return {file: _checksum(Location(folder / file)) for file in files}
+
+
+def _files_below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def _id_of(name: str, files: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps([name, files], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _damage(part: Part, *, full: bool) -> str | None:
     """What is wrong with the part's files, or None."""
+    sizes = part.location.sizes()
     for file, expected in part.record["files"].items():
-        path = part.path / file
-        if not path.is_file():
+        if file not in sizes:
             return f"{file} is missing"
-        size = path.stat().st_size
-        if size != expected["bytes"]:
-            return f"{file} has {size:,} bytes instead of {expected['bytes']:,}"
-        if (full or size <= HASH_ON_OPEN_BYTES) and _checksum(path) != expected:
+        if sizes[file] != expected["bytes"]:
+            return f"{file} has {sizes[file]:,} bytes instead of {expected['bytes']:,}"
+        # what lies elsewhere is hashed as it arrives
+        is_small = sizes[file] <= HASH_ON_OPEN_BYTES and part.location.path is not None
+        if (full or is_small) and _checksum(part.location / file) != expected:
             return f"{file} does not match its checksum"
     return None
 
 
-def _replace(path: Path, content: str) -> None:
-    """Write beside, flush to disk, rename over."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "w", encoding="utf-8") as handle:
-        handle.write(content)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(temporary, path)
-    _sync_folder(path.parent)
+def _forget_old_parts(cache: Path) -> None:
+    """Remove parts that no process of this node has asked for in days; who has mapped them keeps them."""
+    oldest = time.time() - CACHE_DAYS * 86400
+    for folder in cache.iterdir():
+        if folder.is_dir() and folder.stat().st_mtime < oldest:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:

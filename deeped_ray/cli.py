@@ -236,7 +236,7 @@ def _info(args: argparse.Namespace) -> tuple[Any, str]:
     kb = KnowledgeBase(args.kb)
     manifest = kb.manifest()
     if not manifest["parts"]:
-        raise DeepEdError(f"{kb.root} holds no parts. Run jobs/build_corpus.py --kb {kb.root} first.")
+        raise DeepEdError(f"{kb} holds no parts. Run jobs/build_corpus.py --kb {kb} first.")
     problems = kb.verify() if args.verify else {}
     rows, details = [], []
     for name, record in sorted(manifest["parts"].items(), key=lambda item: item[1]["created"]):
@@ -257,13 +257,13 @@ def _info(args: argparse.Namespace) -> tuple[Any, str]:
         details.append({"part": name, "bytes": size, "problem": problem, **record})
     summary = _summary(kb)
     lines = [
-        f"{kb.root}, format {manifest['format']}",
+        f"{kb}, format {manifest['format']}",
         "",
         table(["part", "id", "files", "size", "made", "by", "state"], rows),
     ]
     if summary:
         lines += ["", table(["holds", "number"], list(summary.items()))]
-    return {"root": str(kb.root), "format": manifest["format"], "holds": summary, "parts": details}, "\n".join(lines)
+    return {"root": str(kb), "format": manifest["format"], "holds": summary, "parts": details}, "\n".join(lines)
 
 
 def _problem(kb: KnowledgeBase, name: str) -> str | None:
@@ -279,7 +279,7 @@ def _summary(kb: KnowledgeBase) -> dict[str, Any]:
     summary: dict[str, Any] = {}
     for name in ("pages", "corpus"):
         if name in kb and _problem(kb, name) is None:
-            summary |= json.loads((kb.open(name).path / "summary.json").read_text())
+            summary |= kb.open(name).summary()
     return {key: len(value) if isinstance(value, list) else value for key, value in summary.items()}
 
 

@@ -121,7 +121,7 @@ def _haproxy(folder: Path) -> dict[str, str]:
     # a node's id, of 56 letters, is put into the path, and HAProxy takes no more than 97 bytes
     if sys.platform != "linux" or len(bytes(folder)) + 60 > 97:
         return {}
-    metrics, stats = free_ports(2)
+    metrics, stats, http, grpc = free_ports(4)
     settings = {
         **sockets,
         "CONFIG_FILE_LOC": folder / "haproxy.cfg",
@@ -134,7 +134,11 @@ def _haproxy(folder: Path) -> dict[str, str]:
         "TUNE_BUFSIZE": 2**17,
     }
     return {f"RAY_SERVE_HAPROXY_{name}": str(value) for name, value in settings.items()} | {
-        "RAY_SERVE_ENABLE_HA_PROXY": "1"
+        "RAY_SERVE_ENABLE_HA_PROXY": "1",
+        # HAProxy sends here what comes while it knows no replica. By default that is a port which Rays on one host share:
+        # one of them would then answer for another
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(http),
+        "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": str(grpc),
     }
 
 
@@ -176,7 +180,9 @@ def living(pids: Iterable[int]) -> list[int]:
 def _state(pid: int) -> str:
     if Path("/proc").is_dir():
         with contextlib.suppress(OSError):
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            # of a killed process the first thread ends first; files and sockets stay open until the last one has ended
+            return "R" if state == "Z" and len(os.listdir(f"/proc/{pid}/task")) > 1 else state
         return ""
     return subprocess.run(
         ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False

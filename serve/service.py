@@ -5,6 +5,7 @@ formed across requests; the event loop only parses and waits.
 """
 
 import asyncio
+import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -152,12 +153,15 @@ class LinkingService:
 def layers(spans: Sequence[Span]) -> list[list[Span]]:
     """Spans that overlap, as other systems' clients may send them, in lists that do not: each is linked by itself."""
     found: list[list[Span]] = []
+    ends: list[tuple[int, int]] = []  # a heap: where each list ends, and which it is
     for span in sorted(set(spans), key=lambda span: (span[0], -span[1])):
-        free = next((layer for layer in found if layer[-1][1] <= span[0]), None)
-        if free is None:
-            found.append([span])
+        if ends and ends[0][0] <= span[0]:
+            place = ends[0][1]
+            heapq.heapreplace(ends, (span[1], place))
+            found[place].append(span)
         else:
-            free.append(span)
+            heapq.heappush(ends, (span[1], len(found)))
+            found.append([span])
     return found
 
 

@@ -37,9 +37,11 @@ from deeped_ray.linking.batching import Batch
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
+from deeped_ray.storage import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.trainer import train_linker
 from deeped_ray.types import Page
+from tests.s3 import S3
 
 MINI_CORPUS = CorpusConfig(min_word_count=2, shard_mb=0.1, partitions=3)
 MINI_WORDS = WordVectorConfig(dimension=100, ppmi_window=30)
@@ -140,12 +142,26 @@ def shared_data() -> Path:
 def make_catalogue(folder: Path, pages: list[Page], *, min_links_without_page: int = 0) -> Catalogue:
     """A catalogue of a few pages, by the same steps as ingest."""
     table = entities.title_rows(pages)
-    shuffle.spill(folder / "titles.spill", table, np.zeros(len(table), dtype=np.int64), 1)
-    entities.merge_titles([folder / "titles.spill"], 0, folder / "merged.parquet")
+    shuffle.spill(Location(folder / "titles.spill"), table, np.zeros(len(table), dtype=np.int64), 1)
+    entities.merge_titles([Location(folder / "titles.spill")], 0, folder / "merged.parquet")
     merged = pq.read_table(folder / "merged.parquet")
     resolution = entities.resolve(merged, min_links_without_page=min_links_without_page)
     entities.write_names(folder, merged, resolution)
     zeros = np.zeros(len(resolution.row_of_entity), dtype=np.int64)
     is_person = entities.persons_of(merged, resolution)
     entities.write_entities(folder, merged, resolution, num_links=zeros, num_words=zeros, is_person=is_person)
-    return Catalogue(Part("corpus", "0", folder, {}))
+    return Catalogue(Part("corpus", "0", Location(folder), {}))
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3]:
+    with S3().running() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
+    """Reached by the environment, as on a cluster."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3_server

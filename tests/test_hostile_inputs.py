@@ -20,6 +20,7 @@ from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.wikidump import DumpStats, read_dump
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.wned import MAX_ARCHIVE_BYTES
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
 
@@ -55,12 +56,13 @@ import json, sys
 from pathlib import Path
 from deeped_ray.corpus.wikidump import DumpStats, read_dump
 from deeped_ray.evaluation.datasets import read_dataset
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 for path in map(Path, sys.argv[1:]):
     stats = DumpStats()
     try:
         if path.suffix == ".dump":
-            found = [page.title for page in read_dump(path, stats)]
+            found = [page.title for page in read_dump(Location(path), stats)]
         else:
             found = [document.text for document in read_dataset(f"wned:{path}")]
         print(json.dumps({"found": found, "damage": stats.damage, "error": None}))
@@ -126,7 +128,7 @@ def test_a_page_without_an_end_takes_bounded_memory_and_the_rest_is_read(tmp_pat
 
 def test_page_numbers_that_are_none_are_no_error(tmp_path: Path) -> None:
     pages = "".join(page_xml(f"P{n}", "x").replace("<id>1</id>", f"<id>{n}</id>", 1) for n in ("²", "9" * 5000, "-3"))
-    found = list(read_dump(write_dump(tmp_path / "dump.xml", pages), DumpStats()))
+    found = list(read_dump(Location(write_dump(tmp_path / "dump.xml", pages)), DumpStats()))
     assert [page.page_id for page in found] == [-1, -1, -1]
 
 
@@ -262,7 +264,7 @@ def test_titles_never_become_file_names(local_ray_session: None, tmp_path: Path)
 def test_a_title_with_a_nul_is_no_xml_and_so_damage(tmp_path: Path) -> None:
     stats = DumpStats()
     for nul in ("\0", "&#0;"):
-        assert list(read_dump(write_dump(tmp_path / "dump.xml", page_xml(f"a{nul}b", "x")), stats)) == []
+        assert list(read_dump(Location(write_dump(tmp_path / "dump.xml", page_xml(f"a{nul}b", "x"))), stats)) == []
     assert len(stats.damage) == 2
 
 

@@ -15,6 +15,8 @@ RANKS = {
     "progress": 1,
     "spread": 1,
     "options": 1,
+    "storage": 1,
+    "lease": 1,
     "local_ray": 1,
 }
 RANKS |= {"corpus": 2, "embeddings": 3, "linking": 4, "evaluation": 5, "training": 6, "cli": 7, "demo": 7}

@@ -1,6 +1,8 @@
 """A private Ray head beside another Ray: jobs by `ray job submit`, and nothing left behind."""
 
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,27 @@ from deeped_ray.types import DeepEdError
 
 def test_ports_are_free_and_distinct() -> None:
     assert len(set(free_ports(20))) == 20
+
+
+def test_a_process_lives_until_its_last_thread_has_ended() -> None:
+    # the first thread ends, as it does when a process is killed, and leaves a zombie with another thread
+    script = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print(flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        status = Path(f"/proc/{process.pid}/status")
+        while "zombie" not in status.read_text():
+            time.sleep(0.01)
+        assert living([process.pid]) == [process.pid]
+        process.kill()
+        while "Threads:\t1" not in status.read_text():
+            time.sleep(0.01)
+        assert living([process.pid]) == []
 
 
 def test_stages_run_by_job_submit_beside_another_ray(

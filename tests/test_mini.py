@@ -13,6 +13,7 @@ from deeped_ray.corpus.wikidump import DumpStats, read_dump
 from deeped_ray.corpus.wikitext import parse_page
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.mini import MINI_DUMP
+from deeped_ray.storage import Location
 from deeped_ray.types import Document
 
 SPLITS = ("train", "dev", "test")
@@ -42,7 +43,7 @@ def mentions(corpus_kb: KnowledgeBase) -> MentionTable:
 
 
 def test_articles_are_many_and_of_80_to_200_words() -> None:
-    pages = [parse_page(raw) for raw in read_dump(MINI_DUMP, DumpStats())]
+    pages = [parse_page(raw) for raw in read_dump(Location(MINI_DUMP), DumpStats())]
     articles = [page for page in pages if page.redirect is None and not page.is_disambiguation]
     assert len(articles) >= 120
     lengths = {page.title: len(page.text.split()) for page in articles}

@@ -33,6 +33,7 @@ from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
+from deeped_ray.storage import Location
 from deeped_ray.training import trainer
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.types import DeepEdError, redacted
@@ -43,7 +44,8 @@ SOURCES = [path for folder in ("deeped_ray", "jobs", "serve") for path in sorted
 PICKLERS = {"pickle", "_pickle", "cloudpickle", "joblib", "dill", "marshal", "shelve", "pandas", "jsonpickle"}
 FORBIDDEN = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "pty.spawn", "torch.load", "yaml.load"}
 FORBIDDEN |= {"yaml.unsafe_load", "yaml.full_load", "yaml.load_all", "np.fromregex", "torch.hub.load", "torch.jit.load"}
-ONLY_PLAIN = {"pq.read_table", "pq.ParquetFile", "pa.ipc.open_file", "pa.ipc.open_stream"}
+TABLE_READERS = {"pq.read_table", "pq.ParquetFile", "pq.ParquetDataset", "pa.ipc.open_file", "pa.ipc.open_stream"}
+TABLE_READERS |= {"pa.ipc.read_tensor", "pa.ipc.read_record_batch", "pyarrow.dataset"}
 SECRET = "hunter2-hunter2-hunter2"
 
 
@@ -89,9 +91,13 @@ def test_nothing_runs_what_it_reads() -> None:
             assert len(call.args) == 1, f"{path}: allow_pickle is given by place in {ast.unparse(call)}"
 
 
-def test_tables_are_asked_for_plain_columns_before_they_are_looked_at() -> None:
+def test_tables_are_opened_in_one_place_which_asks_for_plain_columns() -> None:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in TABLE_READERS:
+                assert path.name == "arrow.py", f"{path}: {ast.unparse(node)}"
     for path, call, name, outer in calls():
-        if name in ONLY_PLAIN:
+        if name in TABLE_READERS:
             assert isinstance(outer, ast.Call), f"{path}: {ast.unparse(call)}"
             assert ast.unparse(outer.func) == "plain", f"{path}: {ast.unparse(call)}"
 
@@ -145,7 +151,7 @@ def test_a_table_of_pickles_is_refused_unopened(tmp_path: Path) -> None:
     with pytest.raises(DeepEdError, match=message):
         read_mapped(tmp_path / "bombs.arrow")
     with pytest.raises(DeepEdError, match=rf"Cannot read .*bombs\.parquet: {message}"):
-        list(cut_source(PriorSource("counts", bombs), shard_bytes=2**20))
+        list(cut_source(PriorSource("counts", Location(bombs)), shard_bytes=2**20))
     assert not mark.exists()
 
 
@@ -240,9 +246,7 @@ def test_pickles_are_told_from_other_files() -> None:
 
 def test_checkpoints_hold_no_pickles(corpus_kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kb = KnowledgeBase(shutil.copytree(corpus_kb.root, tmp_path / "kb"))
-    monkeypatch.setattr(
-        "deeped_ray.training.trainer.shutil.rmtree", lambda *_, **__: None
-    )  # a finished run is removed otherwise
+    monkeypatch.setattr(Location, "remove", lambda _: None)  # a finished run is removed otherwise
     training = TrainingConfig(epochs=2, documents_per_step=8, model="local")
     resume = ResumeConfig(storage_path=str(tmp_path / "runs"))
     trainer.train_linker(kb, training, ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig(), resume)

@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 from deeped_ray.corpus.prior_sources import PriorSource
 from deeped_ray.corpus.priors import MergeRule
 from deeped_ray.corpus.wikidump import find_dumps
 from deeped_ray.mini import MINI_DUMP
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 
 
@@ -18,7 +18,7 @@ class CorpusConfig:
 
     dump: Annotated[
         tuple[str, ...],
-        "MediaWiki export XML, plain, .bz2 (multistream or not) or .gz, or WikiExtractor output with links; file, folder or glob; default: the mini encyclopedia that ships with deeped-ray",
+        "MediaWiki export XML, plain, .bz2 (multistream or not) or .gz, or WikiExtractor output with links; file, folder or glob, local or s3:// and the like; default: the mini encyclopedia that ships with deeped-ray",
     ] = ()
     priors: Annotated[
         tuple[str, ...],
@@ -53,8 +53,8 @@ class CorpusConfig:
         if self.memory_gb < 0.5 or self.shard_mb < 0 or self.partitions < 0:
             raise DeepEdError("--memory-gb must be at least 0.5, --shard-mb and --partitions at least 0.")
 
-    def dumps(self) -> list[Path]:
-        return find_dumps(self.dump) if self.dump else [MINI_DUMP]
+    def dumps(self) -> list[Location]:
+        return find_dumps(self.dump) if self.dump else [Location(MINI_DUMP)]
 
     def sources(self) -> list[PriorSource]:
         return [PriorSource.open(spec) for spec in self.priors]
@@ -70,5 +70,5 @@ class CorpusConfig:
 
     def num_partitions(self) -> int:
         """A reducer sorts its share of the counts, about 20 bytes per byte of dump, in half of its memory."""
-        total = sum(path.stat().st_size for path in [*self.dumps(), *(source.path for source in self.sources())])
+        total = sum(path.num_bytes() for path in [*self.dumps(), *(source.path for source in self.sources())])
         return self.partitions or max(16, math.ceil(40 * total / self.memory_bytes))

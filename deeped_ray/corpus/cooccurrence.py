@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from deeped_ray.artifacts import Part
 from deeped_ray.corpus.shuffle import gather
+from deeped_ray.storage import Location
 from deeped_ray.types import Link
 
 PAGE_WORDS, LINK_WORDS = "page_words", "link_words"
@@ -65,9 +66,9 @@ def count_pairs(entities: Ids, words: Ids) -> pa.Table:
     return pa.table({"entity": keys >> 32, "word": keys & 0xFFFFFFFF, "count": counts.astype(np.int64)})
 
 
-def reduce_counts(paths: Sequence[Path], partition: int, first_entity: int, last_entity: int, target: Path) -> None:
+def reduce_counts(files: Sequence[Location], partition: int, first_entity: int, last_entity: int, target: Path) -> None:
     """Task: add up the counts of entities [first, last) and write them as a piece of the CSR arrays, with prefix `target`."""
-    table = gather(paths, partition)
+    table = gather(files, partition)
     keys, inverse = np.unique((table["entity"].to_numpy() << 32) | table["word"].to_numpy(), return_inverse=True)
     counts = np.bincount(inverse, weights=table["count"].to_numpy(), minlength=len(keys)).astype(np.int32)
     lengths = np.bincount((keys >> 32) - first_entity, minlength=last_entity - first_entity)

@@ -2,35 +2,35 @@
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from deeped_ray.arrow import plain
-from deeped_ray.artifacts import Part
+from deeped_ray.arrow import read_table
+from deeped_ray.artifacts import Part, share
 from deeped_ray.compressed import read_lines
 from deeped_ray.corpus import cooccurrence, entities, heldout, occurrences, priors
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS
+from deeped_ray.corpus.occurrences import SequenceIndex
 from deeped_ray.corpus.pages import page_shards, read_pages
 from deeped_ray.corpus.prior_sources import SourceShard, cut_source, read_shard
 from deeped_ray.corpus.shuffle import (
     concatenate_arrays,
     concatenate_offsets,
     partition_of_ids,
-    read_json,
     read_summary,
+    save_array,
     spill,
     spill_by_hash,
-    write_json,
 )
 from deeped_ray.corpus.strings import StringIndex, read_strings, write_hashed_strings
 from deeped_ray.progress import Progress
 from deeped_ray.spread import peak_memory_gib, run_tasks, spread
+from deeped_ray.storage import Location
 from deeped_ray.text import content_words, normalize_mention, normalize_title
 from deeped_ray.types import DeepEdError
 
@@ -39,9 +39,9 @@ _LOT = 250_000
 """Names, or distinct (mention, entity) pairs, that a task holds before it spills them."""
 
 
-def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) -> float:
+def count_corpus(pages: Part, config: CorpusConfig, work: Location, folder: Path) -> float:
     num_partitions = config.num_partitions()
-    titles = plain(pq.read_table(sorted(pages.path.glob("titles-*.parquet"))))
+    titles = _read_tables(pages.files("titles-*.parquet"))
     resolution = entities.resolve(titles, min_links_without_page=config.min_links_without_page)
     num_entities = len(resolution.row_of_entity)
     if not num_entities:
@@ -49,22 +49,24 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
     entities.write_names(folder, titles, resolution)
     is_person = entities.persons_of(titles, resolution)
     if config.persons:
-        is_person[_read_persons(Path(config.persons), folder)] = True
+        is_person[_read_persons(Location(config.persons), folder)] = True
     num_words = _write_vocabulary(pages, config.min_word_count, folder)
     lots = [*range(0, len(read_strings(folder, "titles")), _LOT)]
-    peaks = [run_tasks("names", "lots of titles", _spill_names, lots, work, folder, num_partitions)]
-    np.save(work / "page_ids.npy", titles["page_id"].to_numpy()[resolution.row_of_entity[: resolution.num_pages]])
+    names = share("names", folder, work, ("titles.*", "vocabulary.*"))
+    peaks = [run_tasks("names", "lots of titles", _spill_names, lots, work, names, num_partitions)]
+    page_ids = titles["page_id"].to_numpy()[resolution.row_of_entity[: resolution.num_pages]]
+    save_array(work / "page_ids.npy", page_ids)
 
     shards = page_shards(pages)
-    shared = (work, folder, num_entities, config.link_window, num_partitions)
+    shared = (work, names, num_entities, config.link_window, num_partitions)
     peaks.append(
         _over_shards("count", _count_shard, shards, lambda shard: work / f"{GRAPH}-{shard.stem}.arrow", *shared)
     )
     summaries = [read_summary(work / f"{GRAPH}-{shard.stem}.arrow") for shard in shards]
-    external = _read_sources(config, work, folder)
+    external = _read_sources(config, work, names)
 
     pieces = work / "pieces"
-    pieces.mkdir(exist_ok=True)
+    pieces.make_folder()
     uniform = [number for number, source in enumerate(config.sources(), start=1) if source.is_uniform]
     merging = (config.merge_priors, uniform)
     peaks.append(
@@ -80,9 +82,10 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
             merging,
         )
     )
-    _join_pieces(pieces, folder, num_partitions)
+    with pieces.fetched() as found:
+        _join_pieces(found, folder, num_partitions)
     peaks.append(_count_occurrences(shards, work, pieces, folder, num_partitions))
-    num_held_out = heldout.join(sorted(work.glob("heldout-*.parquet")), folder)
+    num_held_out = heldout.join(work.glob("heldout-*.parquet"), folder)
     page_offsets, page_counts = (
         np.load(folder / f"{PAGE_WORDS}.offsets.npy"),
         np.load(folder / f"{PAGE_WORDS}.counts.npy"),
@@ -111,18 +114,20 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Path, folder: Path) ->
         "vocabulary": num_words,
         "tokens": sum(found["tokens"] for found in summaries),
         **external,
-        "articles": read_json(pages.path / "summary.json")["articles"],
+        "articles": pages.summary()["articles"],
     }
-    write_json(folder / "summary.json", summary)
+    Location(folder / "summary.json").write_json(summary)
     return max(peaks)
 
 
 def _over_shards(
-    stage: str, task: Callable[..., float], shards: list[Path], target: Callable[[Path], Path], *shared: Any
+    stage: str, task: Callable[..., float], shards: list[Location], target: Callable[[Location], Location], *shared: Any
 ) -> float:
     """Run a task for every shard of pages whose target an earlier run has not left; returns the largest peak of memory."""
-    sizes = {shard: shard.stat().st_size for shard in shards}
-    missing = [shard for shard in shards if not target(shard).exists()]
+    found = shards[0].parent.sizes()
+    sizes = {shard: found[shard.name] for shard in shards}
+    finished = set(target(shards[0]).parent.glob("*"))
+    missing = [shard for shard in shards if target(shard) not in finished]
     progress = Progress(stage, "bytes of pages", sum(sizes.values()))
     progress.skip(sum(sizes.values()) - sum(sizes[shard] for shard in missing))
     peak = 0.0
@@ -132,7 +137,11 @@ def _over_shards(
     return peak
 
 
-def _read_persons(path: Path, folder: Path) -> list[int]:
+def _read_tables(files: Sequence[Location], **options: Any) -> pa.Table:
+    return pa.concat_tables([file.reading(lambda source: read_table(source, **options)) for file in files])
+
+
+def _read_persons(path: Location, folder: Path) -> list[int]:
     """Entities of the titles in a file, after redirects."""
     names = _Names(folder)
     found = {names.entity(normalize_title(line)) for line in read_lines(path)} - {-1}
@@ -141,18 +150,20 @@ def _read_persons(path: Path, folder: Path) -> list[int]:
     return sorted(found)
 
 
-def _spill_names(start: int, work: Path, corpus: Path, num_partitions: int) -> float:
+def _spill_names(start: int, work: Location, names: Part, num_partitions: int) -> float:
     """Task: titles and redirects enter the mention table beside the links."""
-    names = read_strings(corpus, "titles").slice(start, _LOT).to_pylist()
-    found = np.load(corpus / "titles.entities.npy", mmap_mode="r")[start : start + _LOT].tolist()
-    spill_by_hash(work / f"mentions-titles-{start:010d}.arrow", priors.title_mentions(names, found), num_partitions)
+    titles = read_strings(names.path, "titles").slice(start, _LOT).to_pylist()
+    found = names.array("titles.entities")[start : start + _LOT].tolist()
+    spill_by_hash(work / f"mentions-titles-{start:010d}.arrow", priors.title_mentions(titles, found), num_partitions)
     return peak_memory_gib()
 
 
-def _count_shard(shard: Path, work: Path, corpus: Path, num_entities: int, window: int, num_partitions: int) -> float:
+def _count_shard(
+    shard: Location, work: Location, shared: Part, num_entities: int, window: int, num_partitions: int
+) -> float:
     """Task: follow the links of one shard; spill mentions, page words, link words and edges between entities."""
-    vocabulary = _vocabulary(corpus)
-    names = _Names(corpus)
+    vocabulary = _vocabulary(shared.path)
+    names = _Names(shared.path)
     mentions: Counter[tuple[str, int]] = Counter()
     page_pairs: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
     link_pairs: list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]] = []
@@ -200,7 +211,7 @@ def _count_shard(shard: Path, work: Path, corpus: Path, num_entities: int, windo
     return peak_memory_gib()
 
 
-def _read_sources(config: CorpusConfig, work: Path, folder: Path) -> dict[str, int]:
+def _read_sources(config: CorpusConfig, work: Location, names: Part) -> dict[str, int]:
     """Spill the counts of every further source of priors; returns how many of them led to an entity."""
     shards = [
         (number, place, shard)
@@ -213,17 +224,17 @@ def _read_sources(config: CorpusConfig, work: Path, folder: Path) -> dict[str, i
     progress = Progress("sources", "shards", len(shards))
     todo = [item for item in shards if not _finished(work, *item[:2]).exists()]
     progress.skip(len(shards) - len(todo))
-    for _ in spread(_spill_source, todo, work, folder, config.num_partitions()):
+    for _ in spread(_spill_source, todo, work, names, config.num_partitions()):
         progress.advance()
     for number, place, _ in shards:
-        total.update(read_json(_finished(work, number, place)))
+        total.update(_finished(work, number, place).read_json())
     return dict(total)
 
 
-def _spill_source(item: tuple[int, int, SourceShard], work: Path, folder: Path, num_partitions: int) -> None:
+def _spill_source(item: tuple[int, int, SourceShard], work: Location, shared: Part, num_partitions: int) -> None:
     """Task: the mentions of one shard, spilled by the lot."""
     source, place, shard = item
-    names, page_ids = _Names(folder), np.load(work / "page_ids.npy")
+    names, page_ids = _Names(shared.path), np.load((work / "page_ids.npy").local())
     total: Counter[str] = Counter()
     counts: defaultdict[tuple[str, int], float] = defaultdict(float)
     lot = 0
@@ -250,33 +261,32 @@ def _spill_source(item: tuple[int, int, SourceShard], work: Path, folder: Path, 
         if len(counts) >= _LOT:
             spill_lot()
     spill_lot()
-    write_json(_finished(work, source, place), total)
+    _finished(work, source, place).write_json(total)
 
 
-def _finished(work: Path, source: int, place: int) -> Path:
+def _finished(work: Location, source: int, place: int) -> Location:
     return work / f"finished-source-{source:03d}-{place:06d}.json"
 
 
 def _reduce_partition(
     partition: int,
-    work: Path,
-    pieces: Path,
+    work: Location,
+    pieces: Location,
     num_entities: int,
     num_partitions: int,
     merging: tuple[priors.MergeRule, list[int]],
 ) -> float:
     """Task: one partition of the mention table and of every CSR array."""
     rule, uniform = merging
-    paths = sorted(work.glob("mentions-*.arrow"))
-    priors.reduce_mentions(paths, partition, pieces, f"mentions-{partition:04d}", rule=rule, uniform_sources=uniform)
     first, last = (-(-border * num_entities // num_partitions) for border in (partition, partition + 1))
-    occurrences.write_pieces(
-        f"{pieces}/mentions-{partition:04d}", read_strings(pieces, f"mentions-{partition:04d}").to_pylist()
-    )
-    for name in (PAGE_WORDS, LINK_WORDS, GRAPH):
-        cooccurrence.reduce_counts(
-            sorted(work.glob(f"{name}-*.arrow")), partition, first, last, pieces / f"{name}-{partition:04d}"
-        )
+    with pieces.filling() as folder:
+        mentions = f"mentions-{partition:04d}"
+        files = work.glob("mentions-*.arrow")
+        priors.reduce_mentions(files, partition, folder, mentions, rule=rule, uniform_sources=uniform)
+        occurrences.write_pieces(f"{folder}/{mentions}", read_strings(folder, mentions).to_pylist())
+        for name in (PAGE_WORDS, LINK_WORDS, GRAPH):
+            target = folder / f"{name}-{partition:04d}"
+            cooccurrence.reduce_counts(work.glob(f"{name}-*.arrow"), partition, first, last, target)
     return peak_memory_gib()
 
 
@@ -301,37 +311,46 @@ def _join_pieces(pieces: Path, folder: Path, num_partitions: int) -> None:
     occurrences.join_pieces([f"{pieces}/{name}" for name in names], np.cumsum([0, *sizes]).tolist(), folder)
 
 
-def _count_occurrences(shards: list[Path], work: Path, pieces: Path, folder: Path, num_partitions: int) -> float:
+def _count_occurrences(
+    shards: list[Location], work: Location, pieces: Location, folder: Path, num_partitions: int
+) -> float:
     """How often mentions stand in the text: a second pass, since only now it is known what they are."""
     num_mentions = len(np.load(folder / "mentions.hashes.npy", mmap_mode="r"))
-    shared = (work, folder, num_mentions, num_partitions)
+    sequences = share("sequences", folder, work, SequenceIndex.FILES)
+    shared = (work, sequences, num_mentions, num_partitions)
     peak = _over_shards("occurrences", _spill_occurrences, shards, lambda shard: _occurrences_of(shard, work), *shared)
     items = list(range(num_partitions))
     reducing = ("reduce", "partitions", _reduce_occurrences, items, work, pieces, num_mentions, num_partitions)
     peak = max(peak, run_tasks(*reducing))
-    for name in ("pages", "linked_pages"):
-        found = [pieces / f"occurrences-{partition:04d}.{name}.npy" for partition in range(num_partitions)]
-        concatenate_arrays(found, folder / f"mentions.{name}.npy")
+    with pieces.fetched() as found:
+        for name in ("pages", "linked_pages"):
+            counts = [found / f"occurrences-{partition:04d}.{name}.npy" for partition in range(num_partitions)]
+            concatenate_arrays(counts, folder / f"mentions.{name}.npy")
     return peak
 
 
-def _spill_occurrences(shard: Path, work: Path, corpus: Path, num_mentions: int, num_partitions: int) -> float:
+def _spill_occurrences(
+    shard: Location, work: Location, sequences: Part, num_mentions: int, num_partitions: int
+) -> float:
     """Task: the mentions in the text of one shard."""
-    table = occurrences.count_shard(shard, occurrences.SequenceIndex(corpus))
+    table = occurrences.count_shard(shard, SequenceIndex(sequences.path))
     partitions = partition_of_ids(table["mention"].to_numpy(), num_mentions, num_partitions)
     spill(_occurrences_of(shard, work), table, partitions, num_partitions)
     return peak_memory_gib()
 
 
-def _reduce_occurrences(partition: int, work: Path, pieces: Path, num_mentions: int, num_partitions: int) -> float:
+def _reduce_occurrences(
+    partition: int, work: Location, pieces: Location, num_mentions: int, num_partitions: int
+) -> float:
     """Task: one partition of the counts of occurrences."""
     first, last = (-(-border * num_mentions // num_partitions) for border in (partition, partition + 1))
-    paths = sorted(work.glob("occurrences-*.arrow"))
-    occurrences.reduce_counts(paths, partition, first, last, f"{pieces}/occurrences-{partition:04d}")
+    with pieces.filling() as folder:
+        prefix = f"{folder}/occurrences-{partition:04d}"
+        occurrences.reduce_counts(work.glob("occurrences-*.arrow"), partition, first, last, prefix)
     return peak_memory_gib()
 
 
-def _occurrences_of(shard: Path, work: Path) -> Path:
+def _occurrences_of(shard: Location, work: Location) -> Location:
     return work / f"occurrences-{shard.stem}.arrow"
 
 
@@ -358,7 +377,7 @@ def _vocabulary(corpus: Path) -> dict[str, int]:
 
 def _write_vocabulary(pages: Part, min_count: int, folder: Path) -> int:
     """Content words frequent enough to count, in hash order, with their frequencies."""
-    table = plain(pq.read_table(sorted(pages.path.glob("words-*.parquet")), filters=[("count", ">=", min_count)]))
+    table = _read_tables(pages.files("words-*.parquet"), filters=[("count", ">=", min_count)])
     if not table.num_rows:
         raise DeepEdError(f"No word of the dump occurs {min_count} times. Lower --min-word-count.")
     write_hashed_strings(folder, "vocabulary", table["hash"].to_numpy(), table["word"])

@@ -33,6 +33,7 @@ from deeped_ray.corpus.strings import (
     write_mapped,
 )
 from deeped_ray.corpus.wikidump import ARTICLES
+from deeped_ray.storage import Location
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Mention, Page
 
@@ -78,9 +79,9 @@ def title_rows(pages: Iterable[Page]) -> pa.Table:
     )
 
 
-def merge_titles(paths: Sequence[Path], partition: int, target: Path) -> None:
+def merge_titles(files: Sequence[Location], partition: int, target: Path) -> None:
     """Task: one row per title of a partition, in hash order. An article wins over a redirect, the lower page id over the higher."""
-    table = gather(paths, partition)
+    table = gather(files, partition)
     links = table.group_by("title", use_threads=False).aggregate([("num_links", "sum"), ("hash", "min")])
     pages = table.filter(pc.greater_equal(table["page_id"], 0))
     is_redirect = pc.not_equal(pages["redirect"], _NO_REDIRECT)

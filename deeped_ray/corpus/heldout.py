@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deeped_ray.arrow import plain
+from deeped_ray.arrow import read_table
 from deeped_ray.artifacts import Part
 from deeped_ray.corpus.cooccurrence import Ids, TokenizedText, link_words
 from deeped_ray.corpus.strings import hash64
+from deeped_ray.storage import Location
 from deeped_ray.types import Link, Page
 
 ONE_OF = 500
@@ -69,17 +70,18 @@ def rows_of(
     ]
 
 
-def write(path: Path, rows: Sequence[Row]) -> None:
-    pq.write_table(pa.Table.from_pylist([row._asdict() for row in rows], schema=_SCHEMA), path)
+def write(target: Location, rows: Sequence[Row]) -> None:
+    with target.writing() as path:
+        pq.write_table(pa.Table.from_pylist([row._asdict() for row in rows], schema=_SCHEMA), path)
 
 
-def join(paths: Sequence[Path], folder: Path) -> int:
+def join(files: Sequence[Location], folder: Path) -> int:
     """All held-out links in one file, by page and place; returns how many."""
-    table = pa.concat_tables([plain(pq.read_table(path)) for path in paths])
+    table = pa.concat_tables([file.reading(read_table) for file in files])
     pq.write_table(table.sort_by([("page", "ascending"), ("start", "ascending")]), folder / "heldout.parquet")
     return int(table.num_rows)
 
 
 def read(corpus: Part) -> list[HeldOutLink]:
-    table = plain(pq.read_table(corpus.path / "heldout.parquet", columns=["mention", "entity", "words"])).to_pylist()
+    table = read_table(corpus.path / "heldout.parquet", columns=["mention", "entity", "words"]).to_pylist()
     return [HeldOutLink(row["mention"], row["entity"], np.array(row["words"], dtype=np.int64)) for row in table]

@@ -14,15 +14,12 @@ how the dump is cut.
 """
 
 import logging
-import shutil
-from pathlib import Path
 from typing import Any
 
 from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, ResumeConfig, fingerprint
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.counting import count_corpus
 from deeped_ray.corpus.parsing import collect_pages, parse_dump
-from deeped_ray.corpus.shuffle import read_json
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +33,7 @@ def build_corpus(kb: KnowledgeBase, config: CorpusConfig, resume: ResumeConfig =
         "min_links_without_page": config.min_links_without_page,
         "priors": [[source.kind, fingerprint(source.path)] for source in config.sources()],
         "merge_priors": config.merge_priors,
-        "persons": fingerprint(Path(config.persons)) if config.persons else None,
+        "persons": fingerprint(config.persons) if config.persons else None,
     }
     cut = [config.shard_bytes, config.num_partitions()]
     peaks = [0.0]
@@ -45,17 +42,17 @@ def build_corpus(kb: KnowledgeBase, config: CorpusConfig, resume: ResumeConfig =
             work = resume.folder(kb, "parse", [pages_config, cut])
             peaks.append(parse_dump(config, work))
             peaks.append(collect_pages(config, work, folder))
-        shutil.rmtree(work)
+        work.remove()
     if not kb.is_current("corpus", config=counts_config, parents=["pages"]):
         with kb.write("corpus", config=counts_config, parents=["pages"]) as folder:
             pages = kb.open("pages")
             work = resume.folder(kb, "count", [pages.id, counts_config, cut])
             peaks.append(count_corpus(pages, config, work, folder))
-        shutil.rmtree(work)
+        work.remove()
     if max(peaks) > config.memory_gb:
         logger.warning("a worker took %.2f GiB, more than --memory-gb %g", max(peaks), config.memory_gb)
     return {
-        **read_json(kb.open("pages").path / "summary.json"),
-        **read_json(kb.open("corpus").path / "summary.json"),
+        **kb.open("pages").summary(),
+        **kb.open("corpus").summary(),
         **({"peak_worker_gib": round(max(peaks), 2), "memory_gb": config.memory_gb} if any(peaks) else {}),
     }

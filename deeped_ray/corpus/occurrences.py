@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from deeped_ray.corpus.pages import PageText, read_texts
 from deeped_ray.corpus.shuffle import gather
+from deeped_ray.storage import Location
 
 MAX_UNITS = 16
 """Longer mentions are titles of lists and the like: they are not looked for in texts."""
@@ -189,10 +190,11 @@ class Occurrences(NamedTuple):
 class SequenceIndex:
     """Finds all mentions in a text, overlapping ones included."""
 
+    FILES = ("mentions.units.npy", "mentions.unit_rows.npy", "mentions.beginnings.npy")
+
     def __init__(self, folder: Path) -> None:
         self._hashes, self._rows, self._bits = (
-            np.asarray(np.load(folder / f"mentions.{name}.npy", mmap_mode="r", allow_pickle=False))
-            for name in ("units", "unit_rows", "beginnings")
+            np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False)) for name in self.FILES
         )
 
     def find(self, first: Hashes, later: Hashes) -> Occurrences:
@@ -221,7 +223,7 @@ class SequenceIndex:
 # -- counting
 
 
-def count_shard(shard: Path, index: SequenceIndex) -> pa.Table:
+def count_shard(shard: Location, index: SequenceIndex) -> pa.Table:
     """The mentions that stand in one shard's articles: in how many, and in how many as a link.
 
     Pages are counted and not places, since Wikipedia links a name where a page has it first and no more.
@@ -274,9 +276,9 @@ def _lots(pages: Iterable[PageText]) -> Iterator[_Lot]:
         yield _Lot(texts, np.array(borders), np.concatenate(links))
 
 
-def reduce_counts(paths: Sequence[Path], partition: int, first_row: int, last_row: int, prefix: str) -> None:
+def reduce_counts(files: Sequence[Location], partition: int, first_row: int, last_row: int, prefix: str) -> None:
     """Task: add up the counts of mentions [first, last), as files that begin with `prefix`."""
-    table = gather(paths, partition)
+    table = gather(files, partition)
     rows = table["mention"].to_numpy() - first_row
     for name in ("pages", "linked_pages"):
         counts = np.bincount(rows, table[name].to_numpy(), last_row - first_row)

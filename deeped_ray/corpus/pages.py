@@ -1,7 +1,6 @@
 """Parsed pages in Parquet shards: what the first pass over a dump leaves for everything after it."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deeped_ray.arrow import plain
+from deeped_ray.arrow import read_table
 from deeped_ray.artifacts import Part
+from deeped_ray.storage import Location
 from deeped_ray.types import Link, Page
 
 _BATCH_PAGES = 256
@@ -29,7 +29,7 @@ _SCHEMA = pa.schema(
 )
 
 
-def write_pages(shard: Path, pages: Sequence[Page]) -> None:
+def write_pages(shard: Location, pages: Sequence[Page]) -> None:
     rows = [
         {
             "page_id": page.page_id,
@@ -42,12 +42,13 @@ def write_pages(shard: Path, pages: Sequence[Page]) -> None:
         }
         for page in pages
     ]
-    pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), shard, compression="zstd")
+    with shard.writing() as path:
+        pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), path, compression="zstd")
 
 
-def read_pages(shard: Path) -> Iterator[Page]:
+def read_pages(shard: Location) -> Iterator[Page]:
     """The pages of one shard, redirects included."""
-    for row in plain(pq.read_table(shard)).to_pylist():
+    for row in shard.reading(read_table).to_pylist():
         links = tuple(Link(**link) for link in row.pop("links"))
         yield Page(**row, links=links)
 
@@ -58,10 +59,11 @@ class PageText(NamedTuple):
     link_ends: npt.NDArray[np.int64]
 
 
-def read_texts(shard: Path) -> Iterator[PageText]:
+def read_texts(shard: Location) -> Iterator[PageText]:
     """The articles of one shard with the places of their links, in a fraction of the time that pages take."""
     columns = ["text", "links", "redirect", "is_disambiguation"]
-    for batch in plain(pq.ParquetFile(shard)).iter_batches(_BATCH_PAGES, columns=columns):
+    table = shard.reading(lambda source: read_table(source, columns=columns))
+    for batch in table.to_batches(_BATCH_PAGES):
         is_article = pc.and_(pc.is_null(batch["redirect"]), pc.invert(batch["is_disambiguation"]))
         articles = batch.filter(is_article)
         links = articles["links"]
@@ -72,5 +74,5 @@ def read_texts(shard: Path) -> Iterator[PageText]:
             yield PageText(text, starts[cells], ends[cells])
 
 
-def page_shards(part: Part) -> list[Path]:
-    return sorted(part.path.glob("pages-*.parquet"))
+def page_shards(part: Part) -> list[Location]:
+    return part.files("pages-*.parquet")

@@ -13,27 +13,29 @@ import pyarrow.parquet as pq
 from deeped_ray.corpus import entities
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.pages import write_pages
-from deeped_ray.corpus.shuffle import gather, read_json, spill_by_hash, write_json
+from deeped_ray.corpus.shuffle import gather, spill_by_hash
 from deeped_ray.corpus.strings import hashes_of
 from deeped_ray.corpus.wikidump import DumpError, DumpShard, DumpStats, SiteInfo, cut_dump, read_shard, read_siteinfo
 from deeped_ray.corpus.wikiextractor import read_docs
 from deeped_ray.corpus.wikitext import parse_page
 from deeped_ray.progress import Progress
 from deeped_ray.spread import peak_memory_gib, run_tasks, spread
+from deeped_ray.storage import Location
 from deeped_ray.text import is_content_word, words_of
 from deeped_ray.types import Page
 
 logger = logging.getLogger(__name__)
 
 
-def parse_dump(config: CorpusConfig, work: Path) -> float:
+def parse_dump(config: CorpusConfig, work: Location) -> float:
     """Parse every shard that an earlier run has not finished; returns the most memory that a worker took, in GiB."""
     sites = {path: read_siteinfo(path) for path in config.dumps()}
     shards = [shard for path in sites for shard in cut_dump(path, shard_bytes=config.shard_bytes)]
     progress = Progress("parse", "bytes of dump", sum(shard.num_bytes for shard in shards))
     todo = []
+    finished = set(work.glob("finished-*.json"))
     for number, shard in enumerate(shards):
-        if _finished(work, number).exists():
+        if _finished(work, number) in finished:
             progress.skip(shard.num_bytes)
         else:
             todo.append((number, shard, sites[shard.path]))
@@ -43,7 +45,7 @@ def parse_dump(config: CorpusConfig, work: Path) -> float:
     ):
         num_pages, peak = num_pages + parsed, max(peak, memory)
         progress.advance(shard.num_bytes, note=f"{num_pages:,} pages, workers up to {peak:.2f} GiB")
-    damage = [where for path in sorted(work.glob("finished-*.json")) for where in read_json(path)["damage"]]
+    damage = [where for file in work.glob("finished-*.json") for where in file.read_json()["damage"]]
     for where in damage:
         logger.warning("skipped a damaged stretch of %s", where)
     if damage and config.strict:
@@ -54,7 +56,7 @@ def parse_dump(config: CorpusConfig, work: Path) -> float:
 
 
 def _parse_shard(
-    item: tuple[int, DumpShard, SiteInfo], work: Path, num_partitions: int, batch_characters: int
+    item: tuple[int, DumpShard, SiteInfo], work: Location, num_partitions: int, batch_characters: int
 ) -> tuple[int, float]:
     """Task: parse one shard, a batch of pages at a time; returns its number of pages and the worker's peak memory."""
     number, shard, site = item
@@ -82,7 +84,7 @@ def _parse_shard(
         totals["links"] += sum(len(page.links) for page in batch)
     totals["skipped_other_namespaces"] = stats.num_other_namespaces
     totals["skipped_pages_without_title"] = len(stats.untitled_page_ids)
-    write_json(_finished(work, number), {**totals, "damage": stats.damage})
+    _finished(work, number).write_json({**totals, "damage": stats.damage})
     return totals["pages"], peak_memory_gib()
 
 
@@ -95,7 +97,7 @@ def _count_words(pages: Iterable[Page]) -> dict[str, int]:
     return {word: count for word, count in counts.items() if is_content_word(word)}
 
 
-def _finished(work: Path, number: int) -> Path:
+def _finished(work: Location, number: int) -> Location:
     """The last file that a parse task writes."""
     return work / f"finished-{number:06d}.json"
 
@@ -114,12 +116,12 @@ def _batches(pages: Iterable[Page], max_characters: int) -> Iterator[list[Page]]
         yield batch
 
 
-def collect_pages(config: CorpusConfig, work: Path, folder: Path) -> float:
+def collect_pages(config: CorpusConfig, work: Location, folder: Path) -> float:
     """Put the parsed shards into the pages part, with merged titles and word frequencies."""
     total: Counter[str] = Counter({"pages": 0})
     damage: list[str] = []
-    for path in sorted(work.glob("finished-*.json")):
-        summary = read_json(path)
+    for file in work.glob("finished-*.json"):
+        summary = file.read_json()
         damage += summary.pop("damage")
         total.update(summary)
     if total["pages"] == 0:
@@ -128,28 +130,31 @@ def collect_pages(config: CorpusConfig, work: Path, folder: Path) -> float:
         )
     if total["skipped_pages_without_title"]:
         logger.warning("skipped %d pages without a title", total["skipped_pages_without_title"])
-    for path in sorted(work.glob("pages-*.parquet")):
-        _link_or_copy(path, folder / path.name)
-    titles, words = sorted(work.glob("titles-*.arrow")), sorted(work.glob("words-*.arrow"))
-    merged = [folder / f"titles-{partition:04d}.parquet" for partition in range(config.num_partitions())]
-    peak = run_tasks("merge", "partitions", _merge_partition, list(enumerate(merged)), titles, words)
+    titles, words, merged = work.glob("titles-*.arrow"), work.glob("words-*.arrow"), work / "merged"
+    merged.make_folder()
+    peak = run_tasks("merge", "partitions", _merge_partition, range(config.num_partitions()), titles, words, merged)
+    for file in [*work.glob("pages-*.parquet"), *merged.glob("*.parquet")]:
+        _link_or_copy(file, folder / file.name)
     articles = read_siteinfo(config.dumps()[0]).articles
-    write_json(folder / "summary.json", {**total, "damaged_stretches": damage, "articles": articles})
+    Location(folder / "summary.json").write_json({**total, "damaged_stretches": damage, "articles": articles})
     return peak
 
 
-def _merge_partition(item: tuple[int, Path], titles: list[Path], words: list[Path]) -> float:
+def _merge_partition(partition: int, titles: list[Location], words: list[Location], merged: Location) -> float:
     """Task: distinct titles and words of one partition, each in hash order."""
-    partition, target = item
-    entities.merge_titles(titles, partition, target)
     table = gather(words, partition).group_by(["hash", "word"], use_threads=False).aggregate([("count", "sum")])
     table = table.rename_columns({"count_sum": "count"}).sort_by([("hash", "ascending"), ("word", "ascending")])
-    pq.write_table(table, target.with_name(target.name.replace("titles-", "words-")), compression="zstd")
+    with merged.filling() as folder:
+        entities.merge_titles(titles, partition, folder / f"titles-{partition:04d}.parquet")
+        pq.write_table(table, folder / f"words-{partition:04d}.parquet", compression="zstd")
     return peak_memory_gib()
 
 
-def _link_or_copy(source: Path, target: Path) -> None:
+def _link_or_copy(source: Location, target: Path) -> None:
+    if source.path is None:
+        source.fetch(target)
+        return
     try:
-        os.link(source, target)
+        os.link(source.path, target)
     except OSError:  # another file system, or one without hard links
-        shutil.copy(source, target)
+        shutil.copy(source.path, target)

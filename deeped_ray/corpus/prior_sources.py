@@ -12,14 +12,13 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from deeped_ray.arrow import plain
+from deeped_ray.arrow import NotPlainError, open_parquet
 from deeped_ray.compressed import READ_ERRORS, compression, first_bytes, open_decompressed
+from deeped_ray.storage import Location
 from deeped_ray.text import normalize_mention, normalize_title
 from deeped_ray.types import DeepEdError
 
@@ -39,7 +38,7 @@ class NamedCount(NamedTuple):
 @dataclass(frozen=True)
 class PriorSource:
     kind: str
-    path: Path
+    path: Location
 
     @classmethod
     def open(cls, spec: str) -> "PriorSource":
@@ -49,7 +48,7 @@ class PriorSource:
             raise DeepEdError(
                 f"Cannot read priors {spec!r}. Expected {', '.join(f'{kind}:FILE' for kind in _LINE_READERS)}."
             )
-        source = cls(kind, Path(name))
+        source = cls(kind, Location(name))
         source._check()
         return source
 
@@ -82,7 +81,7 @@ def cut_source(source: PriorSource, *, shard_bytes: int) -> list[SourceShard]:
         return [SourceShard(source, group, group + 1) for group in range(_parquet(source.path).num_row_groups)]
     if compression(source.path):
         return [SourceShard(source, 0, -1)]
-    size = source.path.stat().st_size
+    size = source.path.num_bytes()
     borders = [*range(0, max(size, 1), shard_bytes), size]
     return [SourceShard(source, start, end) for start, end in itertools.pairwise(borders)]
 
@@ -192,12 +191,12 @@ def _read_row_group(shard: SourceShard) -> Iterator[NamedCount | None]:
                 yield None
 
 
-def _parquet(path: Path) -> pq.ParquetFile:
+def _parquet(path: Location) -> Any:
     try:
-        file = plain(pq.ParquetFile(path))
+        file = open_parquet(path.local())
     except (OSError, pa.ArrowException) as error:
         raise DeepEdError(f"Cannot read {path}: {error}.") from error
-    except DeepEdError as error:
+    except NotPlainError as error:
         raise DeepEdError(f"Cannot read {path}: {error}") from error
     missing = {"mention", "title", "count"} - set(file.schema_arrow.names)
     if missing:
@@ -205,5 +204,5 @@ def _parquet(path: Path) -> pq.ParquetFile:
     return file
 
 
-def _is_parquet(path: Path) -> bool:
+def _is_parquet(path: Location) -> bool:
     return first_bytes(path, 4) == b"PAR1"

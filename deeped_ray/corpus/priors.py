@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from deeped_ray.artifacts import Part
 from deeped_ray.corpus.shuffle import gather
 from deeped_ray.corpus.strings import StringIndex, hash64, hashes_of, write_hashed_strings
+from deeped_ray.storage import Location
 from deeped_ray.text import bare_title, capitalize_words, normalize_mention
 
 MergeRule = Literal["paper", "deep-ed"]
@@ -132,7 +133,7 @@ def _rank(mention: _Ints, entity: _Ints, score: _Floats) -> _Ints:
 
 
 def reduce_mentions(
-    paths: Sequence[Path],
+    files: Sequence[Location],
     partition: int,
     folder: Path,
     name: str,
@@ -141,7 +142,7 @@ def reduce_mentions(
     uniform_sources: Sequence[int] = (),
 ) -> None:
     """Task: add up the counts of one partition's mentions and write a piece of the mention table."""
-    table = gather(paths, partition).sort_by(
+    table = gather(files, partition).sort_by(
         [(column, "ascending") for column in ("hash", "mention", "entity", "source", "count")]
     )
     strings = table["mention"].combine_chunks()

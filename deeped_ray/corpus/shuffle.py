@@ -5,8 +5,8 @@ A reducer reads its batch of every file, so its memory is the size of one partit
 
 import itertools
 import json
-import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deeped_ray.arrow import plain
+from deeped_ray.arrow import open_arrow
+from deeped_ray.storage import Location
 
 _SUMMARY = b"summary"
+_READERS = 8
 
 
 def partition_of_hashes(hashes: npt.NDArray[np.uint64], num_partitions: int) -> npt.NDArray[np.int64]:
@@ -31,47 +33,46 @@ def partition_of_ids(ids: npt.NDArray[np.int64], num_ids: int, num_partitions: i
 
 
 def spill(
-    path: Path,
+    target: Location,
     table: pa.Table,
     partitions: npt.NDArray[np.int64],
     num_partitions: int,
     summary: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the rows of every partition as one batch; the file appears whole or not at all."""
+    """Write the rows of every partition as one batch."""
     order = np.argsort(partitions, kind="stable")
     ordered = table.take(pa.array(order)).combine_chunks()
     bounds = np.searchsorted(partitions[order], np.arange(num_partitions + 1))
     schema = table.schema.with_metadata({_SUMMARY: json.dumps(summary or {}).encode()})
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with (
-        pa.OSFile(str(temporary), "wb") as sink,
+        target.writing() as path,
+        pa.OSFile(str(path), "wb") as sink,
         pa.ipc.new_file(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer,
     ):
         for start, end in itertools.pairwise(bounds):
             batches = ordered.slice(start, end - start).combine_chunks().to_batches()
             writer.write_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema))
-    temporary.replace(path)
 
 
-def spill_by_hash(path: Path, table: pa.Table, num_partitions: int) -> None:
-    spill(path, table, partition_of_hashes(table["hash"].to_numpy(), num_partitions), num_partitions)
+def spill_by_hash(target: Location, table: pa.Table, num_partitions: int) -> None:
+    spill(target, table, partition_of_hashes(table["hash"].to_numpy(), num_partitions), num_partitions)
 
 
-def gather(paths: Sequence[Path], partition: int) -> pa.Table:
+def gather(files: Sequence[Location], partition: int) -> pa.Table:
     """The rows of one partition, from all files."""
-    batches = []
-    for path in paths:
-        with pa.memory_map(str(path)) as source:
-            batches.append(plain(pa.ipc.open_file(source)).get_batch(partition))
+
+    def batch_of(file: Location) -> pa.RecordBatch:
+        return file.reading(lambda source: open_arrow(source).get_batch(partition))
+
+    with ThreadPoolExecutor(_READERS) as readers:  # storage that is far away answers slowly, but many at once
+        batches = list(readers.map(batch_of, files))
     tables = [pa.Table.from_batches([batch]).replace_schema_metadata(None) for batch in batches]
     return pa.concat_tables(tables).combine_chunks()
 
 
-def read_summary(path: Path) -> dict[str, Any]:
-    with pa.memory_map(str(path)) as source:
-        summary: dict[str, Any] = json.loads(
-            (plain(pa.ipc.open_file(source)).schema.metadata or {}).get(_SUMMARY, b"{}")
-        )
+def read_summary(file: Location) -> dict[str, Any]:
+    metadata = file.reading(lambda source: open_arrow(source).schema.metadata or {})
+    summary: dict[str, Any] = json.loads(metadata.get(_SUMMARY, b"{}"))
     return summary
 
 
@@ -92,13 +93,7 @@ def concatenate_offsets(pieces: Sequence[Path], target: Path) -> None:
     np.save(target, np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """The file appears whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(content))
-    temporary.replace(path)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
+def save_array(target: Location, array: npt.NDArray[Any]) -> None:
+    """A `.npy` file that appears whole or not at all."""
+    with target.writing() as path, open(path, "wb") as handle:
+        np.save(handle, array)

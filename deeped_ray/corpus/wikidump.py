@@ -17,20 +17,21 @@ import bz2
 import html
 import io
 import itertools
-import mmap
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deeped_ray.compressed import READ_ERRORS, compression, open_decompressed
+from deeped_ray.compressed import READ_ERRORS, compression, first_content, open_decompressed
+from deeped_ray.storage import Location
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError
 
 _STREAM_HEADER = re.compile(rb"BZh[1-9]1AY&SY")  # bz2 signature and the first block's magic number
 _PAGE, _END, _DOC = b"<page>", b"</page>", b"<doc "
-_READ_BYTES = 2**20
+_STREAM_HEADER_BYTES = 9
+_READ_BYTES, _SCAN_BYTES = 2**20, 2**26
 # MediaWiki takes no page of more than 2 MiB, which its escapes can make six times as long
 _MAX_PAGE_BYTES = 2**24
 ARTICLES = "https://en.wikipedia.org/wiki/"
@@ -65,7 +66,7 @@ class SiteInfo:
 class DumpShard:
     """A piece of a dump that one worker reads; `offsets` are where its bz2 streams or its byte range start and end."""
 
-    path: Path
+    path: Location
     kind: str
     offsets: tuple[int, ...]
 
@@ -86,31 +87,37 @@ class DumpStats:
 # -- cutting
 
 
-def find_dumps(patterns: Sequence[str]) -> list[Path]:
+def find_dumps(patterns: Sequence[str]) -> list[Location]:
     """Files that match the given paths, folders and globs, in order and without index files."""
-    found: list[Path] = []
+    found: list[Location] = []
     for pattern in patterns:
-        path = Path(pattern)
-        root = Path(path.anchor) if path.is_absolute() else Path()
-        matches = (
-            sorted(inner for inner in path.rglob("*") if inner.is_file())
-            if path.is_dir()
-            else [path]
-            if path.exists()
-            else sorted(root.glob(str(path.relative_to(path.anchor))))
-            if path.name
-            else []
-        )
-        matches = [match for match in matches if not re.search(r"-index\d*\.txt", match.name)]
+        matches = [file for file in _matches(pattern) if not re.search(r"-index\d*\.txt", file.name)]
         if not matches:
             raise DumpError(f"Cannot read {pattern}: No such file or directory.")
         found += matches
     return list(dict.fromkeys(found))
 
 
-def cut_dump(path: Path, *, shard_bytes: int) -> list[DumpShard]:
+def _matches(pattern: str) -> list[Location]:
+    location = Location(pattern)
+    if location.path is None:
+        if location.is_folder():
+            return [location / name for name in sorted(location.sizes())]
+        return [location] if location.exists() else location.parent.glob(location.name)
+    path = Path(pattern)
+    root = Path(path.anchor) if path.is_absolute() else Path()
+    if path.is_dir():
+        matches = sorted(inner for inner in path.rglob("*") if inner.is_file())
+    elif path.exists():
+        matches = [path]
+    else:
+        matches = sorted(root.glob(str(path.relative_to(path.anchor)))) if path.name else []
+    return [Location(match) for match in matches]
+
+
+def cut_dump(path: Location, *, shard_bytes: int) -> list[DumpShard]:
     """Shards of about `shard_bytes` of the file as it lies on disk, in file order."""
-    size = path.stat().st_size
+    size = path.num_bytes()
     kind = compression(path)
     if kind == "bz2" and len(offsets := _stream_offsets(path)) > 1 and not read_siteinfo(path).is_extracted:
         return [DumpShard(path, "streams", cut) for cut in _group([*offsets, size], shard_bytes)]
@@ -120,18 +127,22 @@ def cut_dump(path: Path, *, shard_bytes: int) -> list[DumpShard]:
     return [DumpShard(path, "plain", (start, end)) for start, end in itertools.pairwise(cuts)]
 
 
-def _stream_offsets(path: Path) -> list[int]:
-    index = path.with_name(re.sub(r"\.xml(-p\d+p\d+)?\.bz2$", r"-index.txt\1.bz2", path.name))
+def _stream_offsets(path: Location) -> list[int]:
+    index = path.parent / re.sub(r"\.xml(-p\d+p\d+)?\.bz2$", r"-index.txt\1.bz2", path.name)
     if index != path and index.exists():
         return sorted({0} | _index_offsets(index))
-    with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return [match.start() for match in _STREAM_HEADER.finditer(content)]
+    found = set()
+    for start in range(0, path.num_bytes(), _SCAN_BYTES):
+        # beyond the border, for a header that straddles it
+        content = path.read_bytes(start, start + _SCAN_BYTES + _STREAM_HEADER_BYTES)
+        found |= {start + match.start() for match in _STREAM_HEADER.finditer(content)}
+    return sorted(found)
 
 
-def _index_offsets(index: Path) -> set[int]:
+def _index_offsets(index: Location) -> set[int]:
     """Distinct offsets of an index file's lines `offset:page_id:title`."""
     try:
-        with bz2.open(index) as lines:
+        with bz2.open(index.local()) as lines:
             return {int(line.partition(b":")[0]) for line in lines}
     except (OSError, EOFError, ValueError) as error:
         raise DumpError(f"{index} is not a multistream index ({error}). Fetch it again, or remove it.") from error
@@ -149,11 +160,10 @@ def _group(offsets: Sequence[int], shard_bytes: int) -> Iterator[tuple[int, ...]
 # -- reading
 
 
-def read_siteinfo(path: Path) -> SiteInfo:
+def read_siteinfo(path: Location) -> SiteInfo:
     """Language and namespaces from the head of a dump; also the check that it is one."""
     try:
-        with open_decompressed(path) as source:
-            head = source.read(2**16)
+        head = first_content(path, 2**16)
     except READ_ERRORS as error:
         raise DumpError(f"{path} ends early or is damaged at its start: {error}. Fetch the dump again.") from error
     if head.lstrip().startswith(_DOC):
@@ -185,7 +195,7 @@ def read_shard(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
         yield from _pages_of_streams(shard, stats) if shard.kind == "streams" else _pages_of_file(shard, stats)
 
 
-def read_dump(path: Path, stats: DumpStats) -> Iterator[RawPage]:
+def read_dump(path: Location, stats: DumpStats) -> Iterator[RawPage]:
     """All pages of a file, one shard after the other."""
     read_siteinfo(path)
     for shard in cut_dump(path, shard_bytes=_READ_BYTES):  # a tree of more than the cache holds takes twice as long
@@ -193,15 +203,15 @@ def read_dump(path: Path, stats: DumpStats) -> Iterator[RawPage]:
 
 
 def _pages_of_streams(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
-    with open(shard.path, "rb") as source:
-        for start, end in zip(shard.offsets, shard.offsets[1:], strict=False):
-            source.seek(start)
-            where = f"{shard.path.name} at byte {start:,}"
-            try:
-                for _, xml in _stretches(bz2.BZ2File(io.BytesIO(source.read(end - start))), where, stats):
-                    yield from _pages_of_chunk(shard.path, start, xml, stats)
-            except READ_ERRORS as error:
-                stats.damage.append(f"{where}: {error}")
+    first = shard.offsets[0]
+    content = shard.path.read_bytes(first, shard.offsets[-1])
+    for start, end in itertools.pairwise(shard.offsets):
+        where = f"{shard.path.name} at byte {start:,}"
+        try:
+            for _, xml in _stretches(bz2.BZ2File(io.BytesIO(content[start - first : end - first])), where, stats):
+                yield from _pages_of_chunk(shard.path, start, xml, stats)
+        except READ_ERRORS as error:
+            stats.damage.append(f"{where}: {error}")
 
 
 def _pages_of_file(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
@@ -241,21 +251,21 @@ def _stretches(source: io.BufferedIOBase, where: str, stats: DumpStats) -> Itera
 def plain_range(shard: DumpShard, mark: bytes) -> Iterator[tuple[int, bytes]]:
     """What begins with `mark` within the range, however far beyond it the last one ends, and where the first begins."""
     start, end = shard.offsets
-    with open(shard.path, "rb") as source:
-        source.seek(start)
-        # a mark that straddles the border begins before it, and so belongs to the shard before
-        content = source.read(end - start + len(mark) - 1)
-        first = content.find(mark)
-        if first < 0 or first >= end - start:
-            return
-        most = end - start + _MAX_PAGE_BYTES
-        while len(content) < most and content.find(mark, end - start) < 0 and (more := source.read(_READ_BYTES)):
-            content += more
+    # a mark that straddles the border begins before it, and so belongs to the shard before
+    content = shard.path.read_bytes(start, end + len(mark) - 1)
+    first = content.find(mark)
+    if first < 0 or first >= end - start:
+        return
+    while content.find(mark, end - start) < 0 and len(content) < end - start + _MAX_PAGE_BYTES:
+        more = shard.path.read_bytes(start + len(content), start + len(content) + _READ_BYTES)
+        if not more:
+            break
+        content += more
     following = content.find(mark, end - start)
     yield start + first, content[first : following if following >= 0 else None]
 
 
-def _pages_of_chunk(path: Path, offset: int, xml: bytes, stats: DumpStats) -> Iterator[RawPage]:
+def _pages_of_chunk(path: Location, offset: int, xml: bytes, stats: DumpStats) -> Iterator[RawPage]:
     first, last = xml.find(_PAGE), xml.rfind(_END)
     if first < 0:
         return  # header or footer

@@ -36,7 +36,7 @@ def index_recall(kb: KnowledgeBase, config: RecallConfig) -> dict[str, Any]:
     drawn = np.random.default_rng(config.recall_seed).permutation(len(vectors))[: 2 * config.recall_queries]
     queries = drawn[vectors[drawn].any(axis=1)][: config.recall_queries]
     if not len(queries):
-        raise DeepEdError(f"No vectors to ask for in {kb.root}: no entity has evidence.")
+        raise DeepEdError(f"No vectors to ask for in {kb}: no entity has evidence.")
     return recall_of(EntityIndex.open(kb), vectors, queries)
 
 

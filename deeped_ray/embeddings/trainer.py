@@ -11,10 +11,9 @@ A finished shard is a file in the run's folder, written whole or not at all; the
 up the shards that are there. An entity's result depends on its own words and seed only, not on its shard.
 """
 
+import io
 import os
-import shutil
 import time
-import uuid
 import warnings
 import zipfile
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ import torch
 from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, Part, ResumeConfig
 from deeped_ray.compressed import read_lines
 from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.shuffle import save_array
 from deeped_ray.corpus.strings import hashes_of
 from deeped_ray.embeddings import closed_form, reference
 from deeped_ray.embeddings.closed_form import Noise
@@ -47,6 +47,7 @@ from deeped_ray.embeddings.validation import Validation
 from deeped_ray.embeddings.words import Words, unit_rows
 from deeped_ray.progress import Progress
 from deeped_ray.spread import peak_memory_gib, spread
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 
 Floats = npt.NDArray[np.float32]
@@ -132,7 +133,7 @@ def embed_entities(
         for name, array in noise._asdict().items():
             np.save(folder / f"noise_{name}.npy", array)
     times.append(time.monotonic())
-    shutil.rmtree(run)
+    run.remove()
     part = kb.open("vectors")
     vectors, kinds = part.array("vectors"), part.array("evidence")
     score = (
@@ -165,13 +166,13 @@ def _previous(kb: KnowledgeBase, methods: Methods, subset: SubsetConfig) -> Part
     part = kb.last("vectors")
     if part is None:
         if subset.only_new:
-            raise DeepEdError(f"--only-new adds to vectors, and {kb.root} has none. Run without it first.")
+            raise DeepEdError(f"--only-new adds to vectors, and {kb} has none. Run without it first.")
         return None
     expected = {**methods.recorded(), "words": _words_identity(kb.open("words"))}
     changed = [name for name in expected if part.config.get(name) != expected[name]]
     if changed:
         raise DeepEdError(
-            f"The vectors of {kb.root} were made with other {', '.join(changed)} and would not fit new ones. Run without --only-new and --entities."
+            f"The vectors of {kb} were made with other {', '.join(changed)} and would not fit new ones. Run without --only-new and --entities."
         )
     return part
 
@@ -190,7 +191,7 @@ def _is_complete(kb: KnowledgeBase, previous: Part) -> bool:
 
 def _read_titles(path: str, catalogue: Catalogue) -> npt.NDArray[np.uint64]:
     """Hashes of the titles in a file, after redirects."""
-    titles = [line for line in read_lines(Path(path)) if line.strip()]
+    titles = [line for line in read_lines(path) if line.strip()]
     if not titles:
         raise DeepEdError(f"{path} names no entity. Expected one title a line.")
     return np.unique(hashes_of([catalogue.title(catalogue.require(title)) for title in titles]))
@@ -206,19 +207,17 @@ def _noise(words: Words, methods: Methods, previous: Part | None) -> Noise:
     return Noise(*(np.asarray(previous.array(f"noise_{name}")) for name in Noise._fields))
 
 
-def _contrasts(words: Words, noise: Noise, methods: Methods, run: Path) -> Floats:
+def _contrasts(words: Words, noise: Noise, methods: Methods, run: Location) -> Floats:
     """x'_w, kept with the shards: made again after a kill, with other threads, its last digits could be others."""
-    path = run / "contrasts.npy"
-    if not path.exists():
-        temporary = run / f".contrasts.{uuid.uuid4().hex}.npy"
-        np.save(temporary, closed_form.contrast(words.vectors, noise, ridge=methods.closed_form.ridge))
-        temporary.replace(path)
-    contrasts: Floats = np.load(path, allow_pickle=False)
+    file = run / "contrasts.npy"
+    if not file.exists():
+        save_array(file, closed_form.contrast(words.vectors, noise, ridge=methods.closed_form.ridge))
+    contrasts: Floats = np.load(file.local(), allow_pickle=False)
     return contrasts
 
 
 def _share(
-    run: Path,
+    run: Location,
     corpus: Part,
     words: Part,
     noise: Noise,
@@ -247,16 +246,16 @@ def _ranges(shared: Shared) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), [*starts[1:].tolist(), len(reader)], strict=True))
 
 
-def _train_shards(shared: Shared, run: Path) -> tuple[list[Path], float]:
+def _train_shards(shared: Shared, run: Location) -> tuple[list[Location], float]:
     """The shards' files, and the most memory that a worker took, in GiB."""
     shards = {run / f"entities-{start:09d}-{end:09d}.npz": (start, end) for start, end in _ranges(shared)}
     progress = Progress("embed", "entities", sum(end - start for start, end in shards.values()))
-    todo = []
-    for path, (start, end) in shards.items():
-        if _is_finished(path):
+    todo, there = [], set(run.glob("entities-*.npz"))
+    for file, (start, end) in shards.items():
+        if file in there and _is_finished(file):
             progress.skip(end - start)
         else:
-            todo.append((path, start, end))
+            todo.append((file, start, end))
     peak = 0.0
     for (_, start, end), memory in spread(_embed_shard, todo, shared, num_gpus=shared.sharding.num_gpus):
         peak = max(peak, memory)
@@ -264,10 +263,10 @@ def _train_shards(shared: Shared, run: Path) -> tuple[list[Path], float]:
     return list(shards), peak
 
 
-def _embed_shard(shard: tuple[Path, int, int], shared: Shared) -> float:
+def _embed_shard(shard: tuple[Location, int, int], shared: Shared) -> float:
     """Task: the vectors of a run of entities, in one file."""
-    path, start, end = shard
-    _write_shard(path, embed_range(np.arange(start, end), shared))
+    file, start, end = shard
+    _write_shard(file, embed_range(np.arange(start, end), shared))
     return peak_memory_gib()
 
 
@@ -313,44 +312,42 @@ def _vectors(evidence: Evidence, titles: npt.NDArray[np.uint64], shared: Shared)
 # -- shard files
 
 
-def _write_shard(path: Path, result: ShardResult) -> None:
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with open(temporary, "wb") as handle:
-            np.savez(handle, **result._asdict())
-            handle.flush()
-            os.fsync(handle.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise DeepEdError(
-            f"Cannot write {path}: {error.strerror}. Finished shards are kept: make room, and run the same command again."
-        ) from error
+def _write_shard(file: Location, result: ShardResult) -> None:
+    with file.writing() as path:
+        try:
+            with open(path, "wb") as handle:
+                np.savez(handle, **result._asdict())
+                handle.flush()
+                os.fsync(handle.fileno())
+        except OSError as error:
+            raise DeepEdError(
+                f"Cannot write {file}: {error.strerror}. Finished shards are kept: make room, and run the same command again."
+            ) from error
 
 
-def _read_shard(path: Path) -> ShardResult:
-    with open(path, "rb") as handle, np.load(handle, allow_pickle=False) as arrays:
+def _read_shard(file: Location) -> ShardResult:
+    with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as arrays:
         return ShardResult(**{name: arrays[name] for name in ShardResult._fields})
 
 
-def _is_finished(path: Path) -> bool:
+def _is_finished(file: Location) -> bool:
     """Present and readable to the end; zip checksums tell a damaged shard from a good one."""
     try:
-        _read_shard(path)
+        _read_shard(file)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return False
     return True
 
 
-def _join(paths: Sequence[Path], num_entities: int, dimension: int, folder: Path) -> int:
+def _join(files: Sequence[Location], num_entities: int, dimension: int, folder: Path) -> int:
     """Put the shards into the part, one in memory at a time; returns how many entities were trained."""
     small: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in ("evidence", "fingerprints", "titles")}
     vectors = np.lib.format.open_memmap(
         folder / "vectors.npy", mode="w+", dtype=np.float32, shape=(num_entities, dimension)
     )
     position = num_trained = 0
-    for path in paths:
-        result = _read_shard(path)
+    for file in files:
+        result = _read_shard(file)
         vectors[position : position + len(result.vectors)] = result.vectors
         position += len(result.vectors)
         num_trained += int(result.is_trained.sum())

@@ -8,7 +8,6 @@ import functools
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from deeped_ray.compressed import READ_ERRORS, open_decompressed
 from deeped_ray.corpus.pages import page_shards, read_pages
 from deeped_ray.corpus.strings import StringIndex, write_strings
 from deeped_ray.progress import Progress
+from deeped_ray.storage import Address, Location
 from deeped_ray.text import is_content_word, tokenize
 from deeped_ray.types import DeepEdError, Page
 
@@ -48,7 +48,7 @@ class WordVectorConfig:
 # -- pretrained files
 
 
-def read_vectors(path: Path) -> Iterator[tuple[str, Vectors]]:
+def read_vectors(path: Address) -> Iterator[tuple[str, Vectors]]:
     """(word, vector) pairs of a word2vec binary, word2vec text or GloVe text file; the format is told from its content."""
     try:
         with io.BufferedReader(open_decompressed(path), 2**20) as source:
@@ -81,7 +81,7 @@ def _is_text_row(line: bytes, dimension: int) -> bool:
         return False
 
 
-def _read_text(source: "io.BufferedReader[Any]", dimension: int, path: Path) -> Iterator[tuple[str, Vectors]]:
+def _read_text(source: "io.BufferedReader[Any]", dimension: int, path: Address) -> Iterator[tuple[str, Vectors]]:
     for number, line in enumerate(source, start=1):
         # GloVe has words with spaces in them, so the vector is counted from the right
         cells = line.rstrip().rsplit(b" ", dimension)
@@ -92,7 +92,7 @@ def _read_text(source: "io.BufferedReader[Any]", dimension: int, path: Path) -> 
 
 
 def _read_binary(
-    source: "io.BufferedReader[Any]", num_words: int, dimension: int, path: Path
+    source: "io.BufferedReader[Any]", num_words: int, dimension: int, path: Address
 ) -> Iterator[tuple[str, Vectors]]:
     width = 4 * dimension
     for number in range(1, num_words + 1):
@@ -167,7 +167,7 @@ def unit_rows(vectors: Vectors) -> Vectors:
 def pretrained_words(corpus_vocabulary: StringIndex, config: WordVectorConfig) -> tuple[list[int], Vectors]:
     """Corpus vocabulary ids that the file has a vector for, and these vectors."""
     assert config.word_vectors is not None
-    path = Path(config.word_vectors)
+    path = Location(config.word_vectors)
     progress = Progress("read word vectors", "words")
     found: dict[int, Vectors] = {}
     for word, vector in read_vectors(path):
@@ -202,7 +202,7 @@ def build_words(kb: KnowledgeBase, config: WordVectorConfig) -> dict[str, Any]:
     """Make the words part unless it is there already; returns its size."""
     recorded = asdict(config)
     if config.word_vectors:
-        recorded["word_vectors"] = fingerprint(Path(config.word_vectors))
+        recorded["word_vectors"] = fingerprint(config.word_vectors)
     if not kb.is_current("words", config=recorded, parents=["pages", "corpus"]):
         with kb.write("words", config=recorded, parents=["pages", "corpus"]) as folder:
             corpus = kb.open("corpus")

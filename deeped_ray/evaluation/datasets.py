@@ -1,11 +1,10 @@
 """Data sets by name: `aida:FILE`, `wned:FOLDER`, `jsonl:FILE`, and the mini encyclopedia's own documents."""
 
-from pathlib import Path
-
 from deeped_ray.evaluation.aida import read_aida
 from deeped_ray.evaluation.jsonl import read_jsonl
 from deeped_ray.evaluation.wned import read_wned, wned_annotations
 from deeped_ray.mini import MINI_DOCUMENTS
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError, Document
 
 READERS = {"aida": read_aida, "wned": read_wned, "jsonl": read_jsonl, "mini": read_aida}
@@ -22,28 +21,29 @@ def read_dataset(spec: str, *, with_unlinked: bool = False) -> list[Document]:
     """
     kind, path = _parse(spec)
     is_aida = READERS[kind] is read_aida
-    documents = list(read_aida(path, with_unlinked=with_unlinked) if is_aida else READERS[kind](path))
+    local = path.local()
+    documents = list(read_aida(local, with_unlinked=with_unlinked) if is_aida else READERS[kind](local))
     if not documents:
         raise DeepEdError(f"{path} holds no document. Expected {SPECS}.")
     return documents
 
 
-def dataset_path(spec: str) -> Path:
+def dataset_path(spec: str) -> Location:
     """The file that tells one data set from another: the one with its annotations."""
     kind, path = _parse(spec)
-    return wned_annotations(path) if kind == "wned" else path
+    return Location(wned_annotations(path.local())) if kind == "wned" else path
 
 
 def absolute_spec(spec: str) -> str:
     """The same data set for a process in another folder."""
     kind, path = _parse(spec)
-    return spec if kind == "mini" else f"{kind}:{path.absolute()}"
+    return spec if kind == "mini" else f"{kind}:{path}"
 
 
-def _parse(spec: str) -> tuple[str, Path]:
+def _parse(spec: str) -> tuple[str, Location]:
     kind, _, name = spec.partition(":")
     if kind == "mini" and name in MINI_DOCUMENTS:
-        return kind, MINI_DOCUMENTS[name]
+        return kind, Location(MINI_DOCUMENTS[name])
     if kind != "mini" and kind in READERS and name:
-        return kind, Path(name).expanduser()
+        return kind, Location(name)
     raise DeepEdError(f"Cannot read data set {spec!r}. Expected {SPECS}.")

@@ -11,7 +11,6 @@ import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from deeped_ray.compressed import read_lines
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.validation import HeldOutLinks, Validation
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 
 Floats = npt.NDArray[np.float32]
@@ -186,13 +186,13 @@ def read_queries(spec: str) -> list[Query]:
     return queries
 
 
-def _kind_and_path(spec: str) -> tuple[str, Path]:
+def _kind_and_path(spec: str) -> tuple[str, Location]:
     kind, _, name = spec.partition(":")
     if kind not in _READERS or not name:
         raise DeepEdError(
             f"Cannot read relatedness set {spec!r}. Expected {', '.join(f'{kind}:FILE' for kind in _READERS)}."
         )
-    return kind, Path(name)
+    return kind, Location(name)
 
 
 def _read_kore(lines: list[str]) -> list[Query]:

@@ -8,10 +8,10 @@ Wikipedia. The lists come without p(e|m): `mention_counts` makes one.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from deeped_ray.compressed import read_lines
+from deeped_ray.storage import Location
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Document, Mention
 
@@ -58,11 +58,11 @@ class CandidateLists:
             yield from candidates
 
 
-def list_path(spec: str) -> Path:
+def list_path(spec: str) -> Location:
     kind, _, name = spec.partition(":")
     if kind != "ppr" or not name:
         raise DeepEdError(f"Cannot read candidate list {spec!r}. Expected ppr:FILE.")
-    return Path(name)
+    return Location(name)
 
 
 def _document_id(document: Document) -> str:
@@ -70,7 +70,7 @@ def _document_id(document: Document) -> str:
     return document.name.partition(" ")[0]
 
 
-def _read_ppr(path: Path) -> Iterator[tuple[tuple[str, int], tuple[str, list[ListedCandidate]]]]:
+def _read_ppr(path: Location) -> Iterator[tuple[tuple[str, int], tuple[str, list[ListedCandidate]]]]:
     for number, line in enumerate(read_lines(path), start=1):
         cells = line.split("\t")
         if number == 1:

@@ -100,7 +100,7 @@ class Linker:
         detection: DetectionConfig | None = None,
     ) -> "Linker":
         if not weights.exists():
-            kb = part.path.parent.parent
+            kb = part.location.parent.parent
             raise ArtifactError(
                 f"The linker part of {kb} has no {kind} model. Run jobs/train_linker.py --kb {kb} --model both."
             )

@@ -35,6 +35,7 @@ from deeped_ray.linking.mention_counts import MentionCounts
 from deeped_ray.linking.model import ModelConfig
 from deeped_ray.mini import MINI_DUMP
 from deeped_ray.spread import ensure_ray
+from deeped_ray.storage import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.fitting import FitName, Run, encode, fit_model, num_annotated
 from deeped_ray.training.history import best_seed, read_history, summarize, write_curves, write_history
@@ -68,7 +69,7 @@ def train_linker(
     if not kb.is_current("linker", config=recorded, parents=parents):
         with kb.write("linker", config=recorded, parents=parents) as folder:
             run = resume.folder(kb, "train", [[kb.open(parent).id for parent in parents], recorded])
-            loop = {"kb": str(kb.root), "training": training, "model": model, "candidates": candidates, **data}
+            loop = {"kb": str(kb), "training": training, "model": model, "candidates": candidates, **data}
             with _fit_on_ray(loop, workers, run).as_directory() as path:
                 history = json.loads((Path(path) / "history.json").read_text())
                 (folder / "seeds").mkdir()
@@ -83,12 +84,12 @@ def train_linker(
                     inputs.counts.write(folder / MENTION_COUNTS, inputs.catalogue)
                 write_history(history, folder / "history.csv")
                 write_curves(history, folder / "curves.png")
-        shutil.rmtree(run)
+        run.remove()
     part = kb.open("linker").path
     return {**summarize(read_history(part / "history.csv")), "history": str(part / "history.csv")}
 
 
-def _fit_on_ray(loop: dict[str, Any], workers: WorkerConfig, run: Path) -> Checkpoint:
+def _fit_on_ray(loop: dict[str, Any], workers: WorkerConfig, run: Location) -> Checkpoint:
     ensure_ray()
     # reports wait for the controller's poll; its default of 2 s would dominate short epochs
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")

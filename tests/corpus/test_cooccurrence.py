@@ -5,6 +5,7 @@ import numpy as np
 from deeped_ray.artifacts import Part
 from deeped_ray.corpus.cooccurrence import WordCounts, count_pairs, link_words, reduce_counts, tokenize_to_ids
 from deeped_ray.corpus.shuffle import concatenate_arrays, concatenate_offsets, partition_of_ids, spill
+from deeped_ray.storage import Location
 from deeped_ray.text import tokenize
 from deeped_ray.types import Link
 
@@ -43,14 +44,14 @@ def test_counts_of_several_shards_are_added_up_and_read_back_by_entity(tmp_path:
     paths = []
     for number, (entity_ids, words) in enumerate(shards):
         table = count_pairs(np.array(entity_ids), np.array(words))
-        paths.append(tmp_path / f"{number}.arrow")
+        paths.append(Location(tmp_path / f"{number}.arrow"))
         spill(paths[-1], table, partition_of_ids(table["entity"].to_numpy(), 4, 2), 2)
     for partition, (first, last) in enumerate([(0, 2), (2, 4)]):
         reduce_counts(paths, partition, first, last, tmp_path / f"piece-{partition}")
     concatenate_offsets([tmp_path / f"piece-{p}.offsets.npy" for p in (0, 1)], tmp_path / "page_words.offsets.npy")
     for name in ("words", "counts"):
         concatenate_arrays([tmp_path / f"piece-{p}.{name}.npy" for p in (0, 1)], tmp_path / f"page_words.{name}.npy")
-    counts = WordCounts(Part("corpus", "0", tmp_path, {}), "page_words")
+    counts = WordCounts(Part("corpus", "0", Location(tmp_path), {}), "page_words")
     assert [row.tolist() for row in counts[2]] == [[3, 7], [3, 1]]
     assert [row.tolist() for row in counts[0]] == [[1], [2]]
     assert [row.tolist() for row in counts[1]] == [[], []]

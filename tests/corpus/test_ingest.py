@@ -23,6 +23,7 @@ from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.corpus.strings import StringIndex
 from deeped_ray.corpus.wikidump import SiteInfo, cut_dump
 from deeped_ray.spread import spread
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
 
@@ -125,7 +126,7 @@ def test_the_corpus_does_not_depend_on_how_the_dump_is_cut(
 ) -> None:
     size = (kb.root.parent / "dump.xml").stat().st_size
     cut = ingest(tmp_path, shard_mb=math.ceil(size / num_shards) / 2**20, partitions=partitions)
-    assert len(cut_dump(tmp_path / "dump.xml", shard_bytes=math.ceil(size / num_shards))) == num_shards
+    assert len(cut_dump(Location(tmp_path / "dump.xml"), shard_bytes=math.ceil(size / num_shards))) == num_shards
     assert cut.open("corpus").id == kb.open("corpus").id
 
 
@@ -171,8 +172,7 @@ def test_a_killed_run_goes_on_with_the_shards_that_are_missing(
     with pytest.raises(KeyboardInterrupt):
         ingest(tmp_path, shard_mb=0.0003)
     resumed = ingest(tmp_path, shard_mb=0.0003)
-    assert sorted(set(parsed)) == list(range(max(parsed) + 1))
-    assert len(parsed) < 2 + len(set(parsed))  # the two that were finished are not read again
+    assert len(parsed) == len(set(parsed)) > 2  # what was finished is not read again
     assert resumed.open("corpus").id == kb.open("corpus").id
     assert list((resumed.root / "runs").iterdir()) == []
 
@@ -284,7 +284,7 @@ def test_extracted_text_gives_the_same_links_as_the_dump(kb: KnowledgeBase, tmp_
 def test_pages_of_a_file_that_cannot_be_cut_are_parsed_by_the_lot(tmp_path: Path) -> None:
     dump = tmp_path / "dump.xml.gz"
     dump.write_bytes(gzip.compress(write_dump(tmp_path / "dump.xml", PAGES).read_bytes()))
-    (shard,) = cut_dump(dump, shard_bytes=100)
-    num_pages, _ = parsing._parse_shard((0, shard, SiteInfo()), tmp_path, 1, 250)
+    (shard,) = cut_dump(Location(dump), shard_bytes=100)
+    num_pages, _ = parsing._parse_shard((0, shard, SiteInfo()), Location(tmp_path), 1, 250)
     assert num_pages == 5
     assert len(list(tmp_path.glob("pages-000000-*.parquet"))) == 2

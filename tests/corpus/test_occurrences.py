@@ -19,6 +19,7 @@ from deeped_ray.corpus.occurrences import (
     write_pieces,
 )
 from deeped_ray.corpus.pages import write_pages
+from deeped_ray.storage import Location
 from deeped_ray.text import normalize_mention
 from deeped_ray.types import Link, Page
 
@@ -45,8 +46,8 @@ def found_in(text: str, index: SequenceIndex, mentions: list[str]) -> list[str]:
 
 def counts_of(folder: Path, index: SequenceIndex, pages: list[Page]) -> dict[int, tuple[int, int]]:
     """Row of a mention -> pages, linked pages."""
-    write_pages(folder / "pages.parquet", pages)
-    rows = count_shard(folder / "pages.parquet", index).to_pylist()
+    write_pages(Location(folder / "pages.parquet"), pages)
+    rows = count_shard(Location(folder / "pages.parquet"), index).to_pylist()
     return {row["mention"]: (row["pages"], row["linked_pages"]) for row in rows}
 
 

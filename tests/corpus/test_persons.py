@@ -12,6 +12,7 @@ from deeped_ray.corpus.entities import ExtendedCatalogue
 from deeped_ray.corpus.persons import is_person, opens_with_life
 from deeped_ray.corpus.wikidump import RawPage
 from deeped_ray.corpus.wikitext import parse_page
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError, Page
 from tests.conftest import make_catalogue
 
@@ -153,7 +154,7 @@ def test_the_catalogue_knows_persons_by_their_pages(tmp_path: Path) -> None:
 
 def test_entities_that_only_candidate_lists_name_are_no_persons(tmp_path: Path) -> None:
     make_catalogue(tmp_path, PAGES)
-    part = Part("corpus", "0", tmp_path, {})
+    part = Part("corpus", "0", Location(tmp_path), {})
     assert ExtendedCatalogue(part, [("Carl", 9), ("Berlin", 2)]).is_person.tolist() == [True, False, False, False]
 
 
@@ -163,11 +164,11 @@ def test_titles_of_persons_are_normalised_and_their_redirects_followed(
 ) -> None:
     make_catalogue(tmp_path, PAGES)
     (tmp_path / "persons.txt").write_bytes(compress(b"bobby\n\nann_Smith\r\nNobody\n"))
-    assert _read_persons(tmp_path / "persons.txt", tmp_path) == [0, 2]
+    assert _read_persons(Location(tmp_path / "persons.txt"), tmp_path) == [0, 2]
 
 
 def test_a_file_without_known_titles_is_a_clear_error(tmp_path: Path) -> None:
     make_catalogue(tmp_path, PAGES)
     (tmp_path / "persons.txt").write_text("Nobody\n")
     with pytest.raises(DeepEdError, match=r"persons\.txt names no entity of the dump"):
-        _read_persons(tmp_path / "persons.txt", tmp_path)
+        _read_persons(Location(tmp_path / "persons.txt"), tmp_path)

@@ -17,17 +17,18 @@ from deeped_ray.corpus.priors import (
     title_mentions,
 )
 from deeped_ray.corpus.shuffle import spill
+from deeped_ray.storage import Location
 
 
 def table_of(folder: Path, *counts: dict[tuple[str, int], float]) -> MentionTable:
     """A mention table from the counts of several shards."""
-    paths = [folder / f"{number}.arrow" for number in range(len(counts))]
+    paths = [Location(folder / f"{number}.arrow") for number in range(len(counts))]
     for path, shard in zip(paths, counts, strict=True):
         rows = mention_rows(shard)
         spill(path, rows, np.zeros(len(rows), dtype=np.int64), 1)
     reduce_mentions(paths, 0, folder, "mentions")
     join_folded([folder / "mentions"], folder)
-    return MentionTable(Part("corpus", "0", folder, {}))
+    return MentionTable(Part("corpus", "0", Location(folder), {}))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from deeped_ray.corpus.wikidump import (
     read_shard,
     read_siteinfo,
 )
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
 
@@ -24,7 +25,7 @@ PAGES = page_xml("apple_pie", "An [[Apple]] &amp;amp; more", page_id=5) + page_x
 
 
 def read(path: Path) -> list[RawPage]:
-    return list(read_dump(path, DumpStats()))
+    return list(read_dump(Location(path), DumpStats()))
 
 
 def test_pages_and_redirects_are_read(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_a_multistream_bz2_is_read_as_one(tmp_path: Path) -> None:
 def test_other_namespaces_and_untitled_pages_are_counted_and_left_out(tmp_path: Path) -> None:
     stats = DumpStats()
     extra = page_xml("Talk:Apple", "x", ns=1) + page_xml("", "no name", page_id=77)
-    pages = list(read_dump(write_dump(tmp_path / "dump.xml", PAGES + extra), stats))
+    pages = list(read_dump(Location(write_dump(tmp_path / "dump.xml", PAGES + extra)), stats))
     assert [page.page_id for page in pages] == [5, 6]
     assert stats == DumpStats(num_other_namespaces=1, untitled_page_ids=[77], damage=[])
 
@@ -76,7 +77,7 @@ def test_a_truncated_bz2_gives_what_came_before_and_says_so(tmp_path: Path) -> N
     packed = bz2.compress(write_dump(tmp_path / "dump.xml", many).read_bytes())
     (tmp_path / "dump.bz2").write_bytes(packed[: len(packed) // 2])
     stats = DumpStats()
-    pages = list(read_dump(tmp_path / "dump.bz2", stats))
+    pages = list(read_dump(Location(tmp_path / "dump.bz2"), stats))
     assert 0 < len(pages) < 900
     assert stats.damage[0].startswith(f"dump.bz2 after {len(pages):,} pages: ")
 
@@ -91,7 +92,9 @@ def test_a_bz2_cut_within_its_head_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shard_bytes", [1, 50, 137, 400, 10**6])
 def test_every_page_belongs_to_one_shard_of_a_plain_dump(tmp_path: Path, shard_bytes: int) -> None:
     path = write_dump(tmp_path / "dump.xml", PAGES)
-    pages = [page for shard in cut_dump(path, shard_bytes=shard_bytes) for page in read_shard(shard, DumpStats())]
+    pages = [
+        page for shard in cut_dump(Location(path), shard_bytes=shard_bytes) for page in read_shard(shard, DumpStats())
+    ]
     assert pages == read(path)
 
 
@@ -99,7 +102,7 @@ def test_language_and_namespaces_come_from_siteinfo(tmp_path: Path) -> None:
     names = '<namespaces><namespace key="0" /><namespace key="6" case="x">Datei</namespace><namespace key="-1">Spezial</namespace></namespaces>'
     path = write_dump(tmp_path / "dump.xml", PAGES, header=f"<siteinfo>{names}</siteinfo>")
     path.write_text(path.read_text().replace("<mediawiki ", '<mediawiki xml:lang="de" ', 1))
-    assert read_siteinfo(path) == SiteInfo("de", frozenset({"datei", "spezial"}))
+    assert read_siteinfo(Location(path)) == SiteInfo("de", frozenset({"datei", "spezial"}))
 
 
 def test_globs_find_dumps_but_not_their_indexes(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from deeped_ray.corpus.wikidump import DumpStats, cut_dump, find_dumps, read_siteinfo
 from deeped_ray.corpus.wikiextractor import parse_body, read_docs
+from deeped_ray.storage import Location
 from deeped_ray.types import Link, Page
 
 DOCS = """<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="Apple &amp; Pear">
@@ -25,8 +26,10 @@ PAGES = [
 
 
 def read(path: Path, shard_bytes: int = 2**20) -> list[Page]:
-    assert read_siteinfo(path).is_extracted
-    return [page for shard in cut_dump(path, shard_bytes=shard_bytes) for page in read_docs(shard, DumpStats())]
+    assert read_siteinfo(Location(path)).is_extracted
+    return [
+        page for shard in cut_dump(Location(path), shard_bytes=shard_bytes) for page in read_docs(shard, DumpStats())
+    ]
 
 
 @pytest.mark.parametrize("shard_bytes", [10, 100, 2**20])
@@ -51,7 +54,7 @@ def test_a_folder_stands_for_its_files(tmp_path: Path) -> None:
 def test_a_page_without_an_end_is_named(tmp_path: Path) -> None:
     (tmp_path / "wiki_00").write_text(DOCS.replace("</doc>\n<doc", "<doc"))
     stats = DumpStats()
-    (shard,) = cut_dump(tmp_path / "wiki_00", shard_bytes=2**20)
+    (shard,) = cut_dump(Location(tmp_path / "wiki_00"), shard_bytes=2**20)
     assert list(read_docs(shard, stats)) == PAGES[1:]
     assert stats.damage == ["wiki_00 at byte 0: page 12 without an end"]
 

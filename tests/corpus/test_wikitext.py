@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from deeped_ray.corpus.wikidump import DumpStats, RawPage, SiteInfo, read_dump
 from deeped_ray.corpus.wikitext import _is_hidden, parse_page, parse_wikitext
+from deeped_ray.storage import Location
 from deeped_ray.text import normalize_title
 
 PROSE_TAGS = {
@@ -212,7 +213,7 @@ def test_links_in_prose_agree_with_mwparserfromhell(shared_data: Path) -> None:
     """At least 99% of the links that mwparserfromhell finds in prose, with the same target and the same text."""
     found = total = 0
     for dump in sorted((shared_data / "wiki" / "raw").iterdir()):
-        for raw in islice(read_dump(dump, DumpStats()), 120):
+        for raw in islice(read_dump(Location(dump), DumpStats()), 120):
             if raw.wikitext.lstrip().startswith("#"):
                 continue
             text, links = parse_wikitext(raw.wikitext)

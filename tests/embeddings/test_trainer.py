@@ -23,6 +23,7 @@ from deeped_ray.embeddings.unseen import embed_text
 from deeped_ray.embeddings.validation import HeldOutLinks
 from deeped_ray.embeddings.words import Words, WordVectorConfig, build_words
 from deeped_ray.spread import spread
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
 
@@ -117,7 +118,7 @@ def test_a_run_takes_up_finished_shards_and_redoes_damaged_ones(
     redone: list[Path] = []
 
     def recording_spread(function: Any, items: Any, *shared: Any, **options: Any) -> Iterator[Any]:
-        redone.extend(path for path, *_ in items)
+        redone.extend(file.local() for file, *_ in items)
         seen.append(contrasts.stat().st_mtime_ns)
         return spread(function, items, *shared, **options)
 
@@ -137,7 +138,7 @@ def test_a_disk_that_is_full_is_said_in_one_line_and_leaves_no_half_shard(tmp_pa
     resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, limits[1]))  # files of this process cannot grow beyond
     try:
         with pytest.raises(DeepEdError, match=r"Cannot write .*shard\.npz: .*Finished shards are kept"):
-            trainer._write_shard(tmp_path / "shard.npz", result)
+            trainer._write_shard(Location(tmp_path / "shard.npz"), result)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from deeped_ray.evaluation.datasets import absolute_spec, dataset_path, read_dataset
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 
 
@@ -34,5 +35,5 @@ def test_specs_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_folder_is_known_by_its_annotations(tmp_path: Path) -> None:
     (tmp_path / "set.xml").touch()
-    assert dataset_path(f"wned:{tmp_path}") == tmp_path / "set.xml"
-    assert dataset_path(f"jsonl:{tmp_path / 'x'}") == tmp_path / "x"
+    assert dataset_path(f"wned:{tmp_path}") == Location(tmp_path / "set.xml")
+    assert dataset_path(f"jsonl:{tmp_path / 'x'}") == Location(tmp_path / "x")

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from deeped_ray.evaluation.datasets import dataset_path, read_dataset
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError, Document
 
 
@@ -63,7 +64,7 @@ def test_an_archive_of_the_folder_reads_the_same(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "s.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "s", "s")
     assert read_dataset(f"wned:{tmp_path / 's.tar.gz'}") == read_dataset(spec)
-    assert dataset_path(f"wned:{tmp_path / 's.tar.gz'}") == tmp_path / "s.tar.gz"
+    assert dataset_path(f"wned:{tmp_path / 's.tar.gz'}") == Location(tmp_path / "s.tar.gz")
 
 
 @pytest.mark.parametrize(

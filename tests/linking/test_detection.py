@@ -10,6 +10,7 @@ import pytest
 from deeped_ray.artifacts import Part
 from deeped_ray.corpus.occurrences import join_pieces, write_pieces
 from deeped_ray.linking.detection import DetectionConfig, Detector, open_detector
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 
 # mention -> pages in whose text it stands, pages where it is a link
@@ -46,7 +47,7 @@ def detector_of(folder: Path, counts: dict[str, tuple[int, int]], config: Detect
     pages, linked = zip(*counts.values(), strict=True)
     np.save(folder / "mentions.pages.npy", np.array(pages, dtype=np.int32))
     np.save(folder / "mentions.linked_pages.npy", np.array(linked, dtype=np.int32))
-    return Detector(Part("corpus", "0", folder, {}), config or DetectionConfig())
+    return Detector(Part("corpus", "0", Location(folder), {}), config or DetectionConfig())
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +158,7 @@ def test_thresholds_must_be_shares() -> None:
 def test_spacy_that_is_missing_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(DeepEdError, match=r"Run pip install 'deeped-ray\[spacy\]'"):
-        open_detector(Part("corpus", "0", tmp_path, {}), DetectionConfig(detector="spacy"))
+        open_detector(Part("corpus", "0", Location(tmp_path), {}), DetectionConfig(detector="spacy"))
 
 
 def test_a_spacy_pipeline_supplies_spans(tmp_path: Path) -> None:
@@ -167,6 +168,8 @@ def test_a_spacy_pipeline_supplies_spans(tmp_path: Path) -> None:
     ruler.add_patterns([{"label": "GPE", "pattern": "London"}, {"label": "DATE", "pattern": "Monday"}])
     pipeline.to_disk(tmp_path / "pipeline")
     config = DetectionConfig(detector="spacy", spacy_model=str(tmp_path / "pipeline"))
-    assert open_detector(Part("corpus", "0", tmp_path, {}), config).spans("On Monday in London") == [(13, 19)]
+    assert open_detector(Part("corpus", "0", Location(tmp_path), {}), config).spans("On Monday in London") == [(13, 19)]
     with pytest.raises(DeepEdError, match="spaCy has no pipeline 'nowhere'"):
-        open_detector(Part("corpus", "0", tmp_path, {}), DetectionConfig(detector="spacy", spacy_model="nowhere"))
+        open_detector(
+            Part("corpus", "0", Location(tmp_path), {}), DetectionConfig(detector="spacy", spacy_model="nowhere")
+        )

@@ -14,6 +14,7 @@ from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.report import evaluate_linker
 from deeped_ray.linking.linker import Linker
 from deeped_ray.types import Prediction
+from tests.serve.conftest import Served
 
 TEXT = "Scotland beat Australia at Murrayfield in the rugby test."
 HOCKEY = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
@@ -94,6 +95,13 @@ def test_every_reply_tells_the_version(client: httpx.Client, mini_kb: KnowledgeB
     header = " ".join(f"{name}={value}" for name, value in version.items())
     for reply in (client.get("/healthz"), client.post("/link", content=b"{"), client.get("/nowhere")):
         assert reply.headers["Deeped-Version"] == header
+
+
+def test_what_stands_in_while_no_replica_is_known_is_the_services_own(client: httpx.Client, served: Served) -> None:
+    port = served.ray.environment["RAY_SERVE_FALLBACK_PROXY_HTTP_PORT"]
+    assert port != "8500"  # by default all Rays of a host listen there, and any of them answers
+    stand_in = httpx.get(f"http://127.0.0.1:{port}/version", trust_env=False, timeout=60)
+    assert stand_in.json() == client.get("/version").json()
 
 
 def test_health_and_readiness_link_a_known_sentence(client: httpx.Client) -> None:

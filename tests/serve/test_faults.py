@@ -26,6 +26,7 @@ from tests.serve.test_api import NIF
 
 BODY = {"text": "Montreal met Toronto in the Stanley Cup.", "explain": False}
 NUM_MALFORMED = 1000
+TOKEN = "0123456789abcdef-token"
 SCALE = {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 2, "upscale_delay_s": 1.0}
 
 
@@ -81,7 +82,7 @@ def scaled(mini_kb: KnowledgeBase) -> Iterator[Served]:
         yield Served(deploy(ray, mini_kb.root, port=port, autoscaling_config=SCALE), port, ray)
 
 
-# The tests of this service build on one another: it grows to two replicas, loses one, and changes its version.
+# The tests of this service build on one another: it grows to two replicas, loses one, and changes its version twice.
 
 
 def test_a_replica_comes_with_the_load(scaled: Served) -> None:
@@ -127,6 +128,28 @@ def test_a_new_version_is_swapped_in_without_a_failed_request(
         load.wait_for(100)
     assert load.failures == []
     assert set(load.models) == {"global", "local"}
+
+
+def test_a_small_queue_refuses_with_retry_after_and_a_token_is_asked_for(
+    scaled: Served, mini_kb: KnowledgeBase, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    args = {"kb": str(mini_kb.root), "model": "global", "token_file": str(tmp_path / "token")}
+    small = {"max_ongoing_requests": 1, "max_queued_requests": 1, "autoscaling_config": SCALE | {"max_replicas": 1}}
+    run_serve(scaled.ray, write_config(tmp_path / "serve.yaml", scaled.port, args, **small))
+
+    async def ask(number: int, **headers: str) -> list[httpx.Response]:
+        async with httpx.AsyncClient(base_url=scaled.url, timeout=60, trust_env=False, headers=headers) as client:
+            return await asyncio.gather(*(client.post("/link", json=BODY) for _ in range(number)))
+
+    deadline = time.monotonic() + 120
+    while {reply.status_code for reply in asyncio.run(ask(4))} - {401, 503}:
+        assert time.monotonic() < deadline, "the new version did not come"
+        time.sleep(0.5)
+    assert httpx.get(f"{scaled.url}/healthz", trust_env=False, timeout=60).status_code == 200
+    replies = asyncio.run(ask(50, Authorization=f"Bearer {TOKEN}"))
+    assert {reply.status_code for reply in replies} == {200, 503}
+    assert {reply.headers.get("Retry-After") for reply in replies if reply.status_code == 503} == {"1"}
 
 
 def test_two_hundred_clients_at_once_are_all_answered(served_url: str) -> None:

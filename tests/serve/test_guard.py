@@ -160,3 +160,10 @@ def test_overlapping_spans_of_rel_and_nif_are_linked_each_by_itself(service: Lin
 
 def test_layers_hold_each_span_once_and_none_that_overlap() -> None:
     assert layers([(0, 4), (2, 6), (4, 8), (0, 9), (2, 6)]) == [[(0, 9)], [(0, 4), (4, 8)], [(2, 6)]]
+
+
+def test_spans_that_all_overlap_are_laid_out_quickly() -> None:
+    nested = [(start, end) for start in range(100) for end in range(101, 201)]
+    start = time.monotonic()
+    assert sorted(layers(nested)) == sorted([span] for span in nested)
+    assert time.monotonic() - start < 1  # the event loop waits for it

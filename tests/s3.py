@@ -1,0 +1,77 @@
+"""A real S3 API on loopback, which can be told to fail."""
+
+import contextlib
+import os
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+from werkzeug.wrappers import Request, Response
+
+BUCKET = "knowledge"
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "tester",
+    "AWS_SECRET_ACCESS_KEY": "not-a-real-secret",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+class S3:
+    """`moto`'s server behind a door that lets a share of the requests fail."""
+
+    def __init__(self) -> None:
+        self._app: Any = DomainDispatcherApplication(create_backend_app)
+        self._server = make_server("127.0.0.1", 0, self._serve, threaded=True)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.fail_share = 0.0
+        self.num_failed = 0
+        self.num_requests = 0
+        self._random = random.Random(0)
+
+    def _serve(self, environ: Any, start_response: Any) -> Any:
+        self.num_requests += 1
+        if self._random.random() < self.fail_share:
+            self.num_failed += 1
+            Request(environ).get_data()
+            return Response("<Error><Code>SlowDown</Code></Error>", status=503)(environ, start_response)
+        return self._app(environ, start_response)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**CREDENTIALS, "AWS_ENDPOINT_URL": self.url}
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator["S3"]:
+        thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            client = boto3.client("s3", endpoint_url=self.url, region_name="us-east-1", **_boto(CREDENTIALS))
+            client.create_bucket(Bucket=BUCKET)
+            yield self
+        finally:
+            self._server.shutdown()
+            thread.join()
+
+    @contextlib.contextmanager
+    def failing(self, share: float) -> Iterator[None]:
+        self.fail_share = share
+        try:
+            yield
+        finally:
+            self.fail_share = 0.0
+
+
+def _boto(environment: dict[str, str]) -> dict[str, str]:
+    return {
+        "aws_access_key_id": environment["AWS_ACCESS_KEY_ID"],
+        "aws_secret_access_key": environment["AWS_SECRET_ACCESS_KEY"],
+    }
+
+
+def prefix(name: str) -> str:
+    return f"s3://{BUCKET}/{name}-{os.urandom(4).hex()}"

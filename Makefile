@@ -4,9 +4,11 @@ KB ?= kb/mini
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+AUDIT := $(VENV)/audit
+LOCKS := requirements.lock requirements-dev.lock
 BENCHMARKS := corpus mentions embed_entities embed_scale train_linker link serve
 
-.PHONY: help demo test setup check format config bench serve clean
+.PHONY: help demo test setup check audit lock format config bench serve clean
 
 help: ## show these targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 16
@@ -25,6 +27,12 @@ check: $(READY) ## linter, formatter, types
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks/serve.py
 
+audit: $(AUDIT) ## ask for known vulnerabilities of every pinned version; needs the network
+	$(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(patsubst %,-r %,$(LOCKS)) -r requirements-torch.lock
+
+lock: ## write the lock files anew from constraints.txt; needs uv and the network
+	$(PYTHON) .ci/lock
+
 format: $(READY) ## let the formatter and linter rewrite what they can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -42,9 +50,16 @@ serve: $(READY) ## serve a finished knowledge base: make serve KB=folder [PORT=8
 clean: ## remove the environment and the demo's knowledge base
 	rm -rf $(VENV) kb build *.egg-info
 
-$(READY): pyproject.toml constraints.txt
+$(AUDIT): requirements-audit.lock
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip install -q --require-hashes -r requirements-audit.lock
+	@touch $(AUDIT)
+
+$(READY): pyproject.toml constraints.txt $(LOCKS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "deeped-ray needs Python 3.10 or newer: make PYTHON=/path/to/python3"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@echo "installing pinned packages into $(VENV): about two minutes and 2 GB"
-	$(BIN)/python -m pip install --progress-bar off -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --progress-bar off --require-hashes $(patsubst %,-r %,$(LOCKS))
+	@# what is left is torch, of which machines without a GPU take another build, with other hashes
+	$(BIN)/python -m pip install --progress-bar off --no-build-isolation -c constraints.txt -e '.[dev]'
 	@touch $(READY)

@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -46,6 +47,7 @@ MAKERS = {
 # Small files are hashed whenever their part is opened. Large ones only by `verify`, since hashing gigabytes would take
 # longer than everything else a reader does at start; their size is always checked.
 HASH_ON_OPEN_BYTES = 16 * 2**20
+_RECORD_FIELDS = {"id", "folder", "config", "parents", "files"}
 CACHE_DAYS = 7
 """A node keeps what it has fetched for this long after it was last asked for."""
 
@@ -79,7 +81,13 @@ class Part:
     def array(self, name: str) -> npt.NDArray[Any]:
         """A memory-mapped, read-only array: processes of one node share its pages."""
         file = f"{name}.npy"
-        array: npt.NDArray[Any] = np.load(self._on_this_node([file]) / file, mmap_mode="r", allow_pickle=False)
+        path = self._on_this_node([file]) / file
+        try:
+            array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:  # also for arrays of objects, whose loading would run code
+            raise ArtifactError(
+                f"{path} is no array that is loaded: {error}. Run {MAKERS[self.name]} again."
+            ) from error
         return array
 
     def files(self, pattern: str) -> list[Location]:
@@ -191,6 +199,7 @@ class KnowledgeBase:
                 f"The parts of {self} ({', '.join(parts)}) have format {found}, this deeped-ray {__version__} reads format {FORMAT}."
                 f" Use the version that wrote them, or build into a new folder with {MAKERS['corpus']}."
             )
+        check_records(parts, where=str(file))
         return manifest
 
     def __contains__(self, name: str) -> bool:
@@ -330,7 +339,7 @@ class ResumeConfig:
 
     def __post_init__(self) -> None:
         if self.run_name is not None and (
-            Path(self.run_name).name != self.run_name or self.run_name in ("", ".", "..")
+            Path(self.run_name).name != self.run_name or self.run_name in ("", ".", "..") or "\0" in self.run_name
         ):
             raise DeepEdError(
                 f"--run-name {self.run_name!r} must be a plain name: it becomes one folder below --storage-path."
@@ -360,6 +369,39 @@ def fingerprint(file: Address, *, edge_bytes: int = 2**20) -> dict[str, Any]:
     except OSError as error:
         raise DeepEdError(f"Cannot read {location}: {error.strerror or error}.") from error
     return {"file": location.name, "bytes": size, "edges_sha256": digest.hexdigest()}
+
+
+def check_records(parts: object, *, where: str) -> None:
+    """Refuse records that the writer of a manifest would not have made: they lead to what is read, and what is deleted."""
+    if not isinstance(parts, dict):
+        raise FormatError(f"{where} is not a manifest: its parts are no mapping.")
+    for name, record in parts.items():
+        problem = _record_problem(name, record)
+        if problem:
+            raise FormatError(
+                f"{where} was not written by deeped-ray, or was changed since: {name!r} has {problem}."
+                " Restore it, or build into a new folder."
+            )
+
+
+def _record_problem(name: str, record: Any) -> str | None:
+    """What is wrong with a part's record, or None."""
+    if name not in MAKERS:
+        return "a name that no part has"
+    if not isinstance(record, dict) or not record.keys() >= _RECORD_FIELDS:
+        return f"no record with {', '.join(sorted(_RECORD_FIELDS))}"
+    if not isinstance(record["id"], str) or not re.fullmatch(r"[0-9a-f]{16}", record["id"]):
+        return f"the id {record['id']!r}"
+    if record["folder"] != f"parts/{name}-{record['id']}":
+        return f"the folder {record['folder']!r} instead of 'parts/{name}-{record['id']}'"
+    if not all(isinstance(record[field], dict) for field in ("config", "parents", "files")):
+        return "a config, parents or files that are no mappings"
+    for file, checksum in record["files"].items():
+        if not all(re.fullmatch(r"[\w-][\w.-]*", step, re.ASCII) for step in file.split("/")):
+            return f"a file {file!r}"
+        if not isinstance(checksum, dict) or set(map(type, checksum.values())) != {int, str}:
+            return f"no size and checksum of {file!r}"
+    return None
 
 
 def _plain(config: object) -> dict[str, Any]:

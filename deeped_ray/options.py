@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, redacted
 
 Config = TypeVar("Config")
 USER_ERROR = 2
@@ -23,7 +23,7 @@ class OneLineParser(argparse.ArgumentParser):
     """Says what is wrong in one line, and where help is."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(USER_ERROR, f"error: {message}. See {self.prog} --help.\n")
+        self.exit(USER_ERROR, f"error: {redacted(message)}. See {self.prog} --help.\n")
 
 
 def add_options(parser: argparse.ArgumentParser, config_class: type[Any]) -> None:
@@ -96,4 +96,4 @@ def run_job(
     except DeepEdError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(USER_ERROR)
-    print(json.dumps({"stage": stage, **summary, "seconds": round(time.monotonic() - start, 1)}))
+    print(redacted(json.dumps({"stage": stage, **summary, "seconds": round(time.monotonic() - start, 1)})))

@@ -1,11 +1,25 @@
-"""Records that cross module boundaries."""
+"""Records that cross module boundaries, and the error that users see."""
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+
+_CREDENTIALS = re.compile(  # one slash where a URI was taken for a path
+    r"""(?P<user>:/{1,2})[^\s"']*@|(?P<option>[?&][^\s"'=&]*(?:key|token|secret|password|sig)[^\s"'=&]*=)[^\s"'&]*""",
+    re.IGNORECASE,
+)
+
+
+def redacted(text: str) -> str:
+    """The text without the credentials of URIs: `s3://user:password@host` as `s3://***@host`, `?token=x` as `?token=***`."""
+    return _CREDENTIALS.sub(lambda found: f"{found['user']}***@" if found["user"] else f"{found['option']}***", text)
 
 
 class DeepEdError(Exception):
     """A user's mistake or a broken input: reported as one line that names the fix, never as a traceback."""
+
+    def __str__(self) -> str:
+        return redacted(super().__str__())
 
 
 class Link(NamedTuple):  # a tuple is made in half the time of a frozen dataclass, and a dump has hundreds of millions

@@ -141,7 +141,8 @@ def test_a_part_is_refused_if_its_parent_changed_while_it_was_made(kb: Knowledge
     ):
         np.save(folder / "numbers.npy", np.zeros(1))
         manifest = kb.manifest()
-        manifest["parts"]["pages"]["id"] = "another"  # by a program that does not ask who else writes
+        another = {"id": "0" * 16, "folder": f"parts/pages-{'0' * 16}"}
+        manifest["parts"]["pages"] |= another  # by a program that does not ask who else writes
         (kb.root / "manifest.json").write_text(json.dumps(manifest))
     assert "corpus" not in kb
 

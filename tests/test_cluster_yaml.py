@@ -66,7 +66,8 @@ def test_every_mounted_file_but_the_token_is_in_the_repository(config: dict[str,
 
 
 def test_nodes_install_the_pinned_versions(config: dict[str, Any]) -> None:
-    assert any("-c ~/deeped-ray/constraints.txt" in command for command in config["setup_commands"])
+    (install,) = (command for command in config["setup_commands"] if "requirements.lock" in command)
+    assert "--require-hashes" in install
 
 
 def test_the_environment_of_the_nodes_turns_authentication_on(config: dict[str, Any], tmp_path: Path) -> None:

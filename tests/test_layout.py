@@ -7,6 +7,7 @@ PACKAGE = Path(__file__).parent.parent / "deeped_ray"
 # a module may import from its own rank and from lower ones
 RANKS = {
     "types": 0,
+    "arrow": 1,
     "compressed": 1,
     "text": 1,
     "mini": 1,

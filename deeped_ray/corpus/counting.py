@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from deeped_ray.arrow import read_table
 from deeped_ray.artifacts import Part, share
 from deeped_ray.compressed import read_lines
 from deeped_ray.corpus import cooccurrence, entities, heldout, occurrences, priors
@@ -138,7 +138,7 @@ def _over_shards(
 
 
 def _read_tables(files: Sequence[Location], **options: Any) -> pa.Table:
-    return pa.concat_tables([file.reading(lambda source: pq.read_table(source, **options)) for file in files])
+    return pa.concat_tables([file.reading(lambda source: read_table(source, **options)) for file in files])
 
 
 def _read_persons(path: Location, folder: Path) -> list[int]:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deeped_ray.arrow import read_table
 from deeped_ray.artifacts import Part
 from deeped_ray.corpus.cooccurrence import Ids, TokenizedText, link_words
 from deeped_ray.corpus.strings import hash64
@@ -76,11 +77,11 @@ def write(target: Location, rows: Sequence[Row]) -> None:
 
 def join(files: Sequence[Location], folder: Path) -> int:
     """All held-out links in one file, by page and place; returns how many."""
-    table = pa.concat_tables([file.reading(pq.read_table) for file in files])
+    table = pa.concat_tables([file.reading(read_table) for file in files])
     pq.write_table(table.sort_by([("page", "ascending"), ("start", "ascending")]), folder / "heldout.parquet")
     return int(table.num_rows)
 
 
 def read(corpus: Part) -> list[HeldOutLink]:
-    table = pq.read_table(corpus.path / "heldout.parquet", columns=["mention", "entity", "words"]).to_pylist()
+    table = read_table(corpus.path / "heldout.parquet", columns=["mention", "entity", "words"]).to_pylist()
     return [HeldOutLink(row["mention"], row["entity"], np.array(row["words"], dtype=np.int64)) for row in table]

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deeped_ray.arrow import read_table
 from deeped_ray.artifacts import Part
 from deeped_ray.storage import Location
 from deeped_ray.types import Link, Page
@@ -47,7 +48,7 @@ def write_pages(shard: Location, pages: Sequence[Page]) -> None:
 
 def read_pages(shard: Location) -> Iterator[Page]:
     """The pages of one shard, redirects included."""
-    for row in shard.reading(pq.read_table).to_pylist():
+    for row in shard.reading(read_table).to_pylist():
         links = tuple(Link(**link) for link in row.pop("links"))
         yield Page(**row, links=links)
 
@@ -61,7 +62,7 @@ class PageText(NamedTuple):
 def read_texts(shard: Location) -> Iterator[PageText]:
     """The articles of one shard with the places of their links, in a fraction of the time that pages take."""
     columns = ["text", "links", "redirect", "is_disambiguation"]
-    table = shard.reading(lambda source: pq.read_table(source, columns=columns))
+    table = shard.reading(lambda source: read_table(source, columns=columns))
     for batch in table.to_batches(_BATCH_PAGES):
         is_article = pc.and_(pc.is_null(batch["redirect"]), pc.invert(batch["is_disambiguation"]))
         articles = batch.filter(is_article)

@@ -12,11 +12,11 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from deeped_ray.arrow import NotPlainError, open_parquet
 from deeped_ray.compressed import READ_ERRORS, compression, first_bytes, open_decompressed
 from deeped_ray.storage import Location
 from deeped_ray.text import normalize_mention, normalize_title
@@ -191,11 +191,13 @@ def _read_row_group(shard: SourceShard) -> Iterator[NamedCount | None]:
                 yield None
 
 
-def _parquet(path: Location) -> pq.ParquetFile:
+def _parquet(path: Location) -> Any:
     try:
-        file = pq.ParquetFile(path.local())
+        file = open_parquet(path.local())
     except (OSError, pa.ArrowException) as error:
         raise DeepEdError(f"Cannot read {path}: {error}.") from error
+    except NotPlainError as error:
+        raise DeepEdError(f"Cannot read {path}: {error}") from error
     missing = {"mention", "title", "count"} - set(file.schema_arrow.names)
     if missing:
         raise DeepEdError(f"{path} has columns {', '.join(file.schema_arrow.names)}; expected mention, title, count.")

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deeped_ray.arrow import open_arrow
 from deeped_ray.storage import Location
 
 _SUMMARY = b"summary"
@@ -61,7 +62,7 @@ def gather(files: Sequence[Location], partition: int) -> pa.Table:
     """The rows of one partition, from all files."""
 
     def batch_of(file: Location) -> pa.RecordBatch:
-        return file.reading(lambda source: pa.ipc.open_file(source).get_batch(partition))
+        return file.reading(lambda source: open_arrow(source).get_batch(partition))
 
     with ThreadPoolExecutor(_READERS) as readers:  # storage that is far away answers slowly, but many at once
         batches = list(readers.map(batch_of, files))
@@ -70,7 +71,7 @@ def gather(files: Sequence[Location], partition: int) -> pa.Table:
 
 
 def read_summary(file: Location) -> dict[str, Any]:
-    metadata = file.reading(lambda source: pa.ipc.open_file(source).schema.metadata or {})
+    metadata = file.reading(lambda source: open_arrow(source).schema.metadata or {})
     summary: dict[str, Any] = json.loads(metadata.get(_SUMMARY, b"{}"))
     return summary
 

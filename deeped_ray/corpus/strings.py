@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deeped_ray.arrow import open_arrow
+
 
 def hash64(string: str) -> int:
     return int.from_bytes(blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
@@ -53,7 +55,7 @@ def write_mapped(path: Path, table: pa.Table) -> None:
 
 def read_mapped(path: Path) -> dict[str, pa.Array]:
     """Columns that stay in the file until they are looked at."""
-    table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    table = open_arrow(pa.memory_map(str(path))).read_all()
     # combine_chunks would copy them out of the memory map
     return {
         name: column.chunk(0) if column.num_chunks else pa.array([], column.type)

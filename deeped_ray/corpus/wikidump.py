@@ -7,17 +7,21 @@
 WikiExtractor's output is cut in the same way and read by `wikiextractor`.
 
 A damaged stretch (a broken bz2 stream, XML that does not parse) is recorded with its file and offset and skipped.
+
+Only what stands from a <page> to a </page> is ever given to an XML parser, below a root of our own: a document type, which
+could declare entities that expand to gigabytes or to files of this machine, cannot stand there, and is refused in the
+head. Neither is more of a file held in memory than the longest page of a real dump needs.
 """
 
 import bz2
 import html
+import io
 import itertools
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from deeped_ray.compressed import READ_ERRORS, compression, first_content, open_decompressed
 from deeped_ray.storage import Location
@@ -25,9 +29,11 @@ from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError
 
 _STREAM_HEADER = re.compile(rb"BZh[1-9]1AY&SY")  # bz2 signature and the first block's magic number
-_PAGE, _DOC = b"<page>", b"<doc "
+_PAGE, _END, _DOC = b"<page>", b"</page>", b"<doc "
 _STREAM_HEADER_BYTES = 9
 _READ_BYTES, _SCAN_BYTES = 2**20, 2**26
+# MediaWiki takes no page of more than 2 MiB, which its escapes can make six times as long
+_MAX_PAGE_BYTES = 2**24
 ARTICLES = "https://en.wikipedia.org/wiki/"
 
 
@@ -168,6 +174,8 @@ def read_siteinfo(path: Location) -> SiteInfo:
         raise DumpError(
             f"{path} is not a MediaWiki dump: {found}, expected <mediawiki>, or <doc ...> of WikiExtractor."
         )
+    if b"<!DOCTYPE" in head.replace(b"<?xml", b"", 1)[: root.start()]:
+        raise DumpError(f"{path} declares a document type (<!DOCTYPE), as no MediaWiki dump does: it is not read.")
     language = re.search(rb'xml:lang="([^"]+)"', root.group(0))
     names = re.findall(rb'<namespace key="-?[1-9]\d*"[^>]*>([^<]+)</namespace>', head)
     main_page = re.search(rb"<base>(https?://[^<\s]+/)[^</]*</base>", head)
@@ -180,12 +188,11 @@ def read_siteinfo(path: Location) -> SiteInfo:
 
 def read_shard(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
     """The titled namespace-0 pages of a shard, in file order."""
-    if shard.kind in ("streams", "plain"):
-        chunks = _streams(shard, stats) if shard.kind == "streams" else plain_range(shard, _PAGE)
-        for offset, xml in chunks:
+    if shard.kind == "plain":
+        for offset, xml in plain_range(shard, _PAGE):
             yield from _pages_of_chunk(shard.path, offset, xml, stats)
     else:
-        yield from _pages_of_stream(shard, stats)
+        yield from _pages_of_streams(shard, stats) if shard.kind == "streams" else _pages_of_file(shard, stats)
 
 
 def read_dump(path: Location, stats: DumpStats) -> Iterator[RawPage]:
@@ -195,16 +202,50 @@ def read_dump(path: Location, stats: DumpStats) -> Iterator[RawPage]:
         yield from read_shard(shard, stats)
 
 
-def _streams(shard: DumpShard, stats: DumpStats) -> Iterator[tuple[int, bytes]]:
+def _pages_of_streams(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
     first = shard.offsets[0]
     content = shard.path.read_bytes(first, shard.offsets[-1])
     for start, end in itertools.pairwise(shard.offsets):
+        where = f"{shard.path.name} at byte {start:,}"
         try:
-            xml = bz2.decompress(content[start - first : end - first])
-        except (OSError, EOFError, ValueError) as error:  # noqa: PERF203 - one stream may be damaged, the next may not
-            stats.damage.append(f"{shard.path.name} at byte {start:,}: {error}")
+            for _, xml in _stretches(bz2.BZ2File(io.BytesIO(content[start - first : end - first])), where, stats):
+                yield from _pages_of_chunk(shard.path, start, xml, stats)
+        except READ_ERRORS as error:
+            stats.damage.append(f"{where}: {error}")
+
+
+def _pages_of_file(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
+    """Pages of a file that cannot be cut, as they come; what follows a broken place of the compression is lost."""
+    num_pages = 0
+    try:
+        with open_decompressed(shard.path) as source:
+            for offset, xml in _stretches(source, shard.path.name, stats):
+                for page in _pages_of_chunk(shard.path, offset, xml, stats):
+                    num_pages += 1
+                    yield page
+    except READ_ERRORS as error:
+        stats.damage.append(f"{shard.path.name} after {num_pages:,} pages: {error}")
+
+
+def _stretches(source: io.BufferedIOBase, where: str, stats: DumpStats) -> Iterator[tuple[int, bytes]]:
+    """What is read, in stretches of about a megabyte that end with a page, each with its place; then what is left."""
+    held, position, is_overlong = b"", 0, False
+    while block := source.read(_READ_BYTES):
+        # an end may straddle the border of two blocks
+        searched = max(0, len(held) - len(_END))
+        held += block
+        end = held.rfind(_END, searched) + len(_END)
+        if end >= len(_END):
+            yield position, held[:end]
+            is_overlong = False
+        elif len(held) <= _MAX_PAGE_BYTES:
+            continue
         else:
-            yield start, xml
+            if not is_overlong:
+                stats.damage.append(f"{where}: a page of more than {_MAX_PAGE_BYTES:,} bytes")
+            end, is_overlong = len(held) - len(_END), True
+        held, position = held[end:], position + end
+    yield position, held
 
 
 def plain_range(shard: DumpShard, mark: bytes) -> Iterator[tuple[int, bytes]]:
@@ -215,7 +256,7 @@ def plain_range(shard: DumpShard, mark: bytes) -> Iterator[tuple[int, bytes]]:
     first = content.find(mark)
     if first < 0 or first >= end - start:
         return
-    while content.find(mark, end - start) < 0:
+    while content.find(mark, end - start) < 0 and len(content) < end - start + _MAX_PAGE_BYTES:
         more = shard.path.read_bytes(start + len(content), start + len(content) + _READ_BYTES)
         if not more:
             break
@@ -225,14 +266,14 @@ def plain_range(shard: DumpShard, mark: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _pages_of_chunk(path: Location, offset: int, xml: bytes, stats: DumpStats) -> Iterator[RawPage]:
-    first, last = xml.find(_PAGE), xml.rfind(b"</page>")
+    first, last = xml.find(_PAGE), xml.rfind(_END)
     if first < 0:
         return  # header or footer
     if last < first:
         stats.damage.append(f"{path.name} at byte {offset:,}: a page without an end")
         return
     try:
-        root = ElementTree.fromstring(b"<pages>" + xml[first : last + len(b"</page>")] + b"</pages>")
+        root = ElementTree.fromstring(b"<pages>" + xml[first : last + len(_END)] + b"</pages>")
     except ElementTree.ParseError as error:
         stats.damage.append(f"{path.name} at byte {offset:,}: {error}")
         return
@@ -244,32 +285,10 @@ def _pages_of_chunk(path: Location, offset: int, xml: bytes, stats: DumpStats) -
             yield page
 
 
-def _pages_of_stream(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
-    """Pages of a file that cannot be cut, as they come; what follows a damaged place is lost."""
-    parser: Any = ElementTree.XMLPullParser(events=("start", "end"))
-    num_pages = 0
-    root: ElementTree.Element | None = None
-    try:
-        with open_decompressed(shard.path) as source:
-            while block := source.read(_READ_BYTES):
-                parser.feed(block)
-                for event, element in parser.read_events():
-                    root = element if root is None else root
-                    if event == "end" and _local_name(element) == "page":
-                        num_pages += 1
-                        page = _page(element, stats)
-                        root.clear()  # else the tree of the whole dump stays in memory
-                        if page:
-                            yield page
-        parser.close()
-    except (*READ_ERRORS, ElementTree.ParseError) as error:
-        stats.damage.append(f"{shard.path.name} after {num_pages:,} pages: {error}")
-
-
 def _page(element: ElementTree.Element, stats: DumpStats) -> RawPage | None:
     fields = {_local_name(child): child for child in element}
     number = _text(fields.get("id"))
-    page_id = int(number) if number.isdigit() else -1
+    page_id = parse_id(number)
     if _text(fields.get("ns")) not in ("", "0"):
         stats.num_other_namespaces += 1
         return None
@@ -283,6 +302,11 @@ def _page(element: ElementTree.Element, stats: DumpStats) -> RawPage | None:
     if revision is not None:
         wikitext = next((_text(child) for child in revision if _local_name(child) == "text"), "")
     return RawPage(page_id, title, wikitext, normalize_title(redirect) if redirect else None)
+
+
+def parse_id(number: str) -> int:
+    """-1 for what no page of MediaWiki has as its number."""
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 16 else -1
 
 
 def _local_name(element: ElementTree.Element) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from deeped_ray.compressed import READ_ERRORS, open_decompressed
 from deeped_ray.corpus.persons import opens_with_life
-from deeped_ray.corpus.wikidump import DumpShard, DumpStats, RawPage, plain_range
+from deeped_ray.corpus.wikidump import DumpShard, DumpStats, RawPage, parse_id, plain_range
 from deeped_ray.corpus.wikitext import is_disambiguation, is_in_other_namespace
 from deeped_ray.text import normalize_title
 from deeped_ray.types import Link, Page
@@ -55,7 +55,7 @@ def _pages(lines: Iterable[bytes], where: str, stats: DumpStats) -> Iterator[Pag
 
 
 def _page(head: dict[str, str], body: list[str], stats: DumpStats) -> Page | None:
-    page_id = int(head["id"]) if head.get("id", "").isdigit() else -1
+    page_id = parse_id(head.get("id", ""))
     title = normalize_title(html.unescape(head.get("title", "")))
     if not title:
         stats.untitled_page_ids.append(page_id)

@@ -23,6 +23,7 @@ from deeped_ray.types import DeepEdError, Document, Mention
 
 log = logging.getLogger(__name__)
 NOT_IN_WIKIPEDIA = "NIL"
+MAX_ARCHIVE_BYTES = 2**30
 _LAYOUT = "expected NAME.xml beside a folder RawText, or both in one .tar.gz"
 _ESCAPE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
@@ -36,6 +37,9 @@ def read_wned(path: Path) -> Iterator[Document]:
     except (OSError, EOFError, zlib.error) as error:
         raise DeepEdError(f"Cannot read {path}: {error}; {_LAYOUT}.") from error
     name = _annotations(path, files)
+    if b"<!DOCTYPE" in files[name] or b"\0" in files[name]:
+        # entities could expand to gigabytes, or to files of this machine; UTF-16, with its zeros, could hide the word
+        raise DeepEdError(f"{path}: {name} declares a document type (<!DOCTYPE) or is not in UTF-8: it is not read.")
     try:
         root = ElementTree.fromstring(files[name])
     except ElementTree.ParseError as error:
@@ -69,15 +73,29 @@ def _files_of_folder(path: Path) -> dict[str, bytes]:
 
 
 def _files_of_archive(path: Path) -> dict[str, bytes]:
-    """Files by their path within the one folder that holds the XML."""
+    """Files by their path within the one folder that holds the XML; nothing is unpacked, so that a path is just a name."""
     with tarfile.open(path) as archive:
-        members = [member for member in archive if member.isfile()]
+        members = _members(archive, path)
         names = {PurePosixPath(member.name): archive.extractfile(member) for member in members}
         files = {name: handle.read() for name, handle in names.items() if handle is not None}
     folder = min((name.parent for name in files if name.suffix == ".xml"), key=lambda f: len(f.parts), default=None)
     return {
         str(name.relative_to(folder)): data for name, data in files.items() if folder and name.is_relative_to(folder)
     }
+
+
+def _members(archive: tarfile.TarFile, path: Path) -> list[tarfile.TarInfo]:
+    """Plain files, neither links nor devices; refused as soon as they are too many bytes to be documents."""
+    members, size = [], 0
+    for member in archive:
+        size += member.size
+        if member.size < 0:  # some Pythons read the same place for ever
+            raise tarfile.ReadError("a member of less than no bytes")
+        if size > MAX_ARCHIVE_BYTES:
+            raise DeepEdError(f"{path} unpacks to more than {MAX_ARCHIVE_BYTES:,} bytes; {_LAYOUT}.")
+        if member.isfile():
+            members.append(member)
+    return members
 
 
 def _read_document(element: ElementTree.Element, files: Mapping[str, bytes], *, where: str) -> Document:
@@ -93,7 +111,7 @@ def _read_document(element: ElementTree.Element, files: Mapping[str, bytes], *, 
         if title in ("", NOT_IN_WIKIPEDIA):
             continue
         offset = annotation.findtext("offset") or ""
-        if not surface or not offset.strip().isdecimal():
+        if not surface or not re.fullmatch(r"\s*\d{1,15}\s*", offset, re.ASCII):
             raise DeepEdError(f"{where}, document {name!r}: found mention {surface!r} at offset {offset!r}.")
         start, end = _find(surface, text, moved(int(offset)), name=name)
         mentions.append(Mention(start, end, normalize_title(title)))

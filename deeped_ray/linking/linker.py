@@ -104,6 +104,7 @@ class Linker:
             raise ArtifactError(
                 f"The linker part of {kb} has no {kind} model. Run jobs/train_linker.py --kb {kb} --model both."
             )
+        part.check(weights.relative_to(part.path).as_posix())
         dimension = inputs.words.vectors.shape[1]
         model = load_model(weights, kind, ModelConfig(**part.config["model"]), dimension=dimension)
         training = part.config["training"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deeped_ray.arrow import read_table
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.types import Document
@@ -68,7 +69,7 @@ class MentionCounts:
     @classmethod
     def read(cls, path: Path, catalogue: Catalogue) -> "MentionCounts":
         counts = cls()
-        for row in pq.read_table(path).to_pylist():
+        for row in read_table(path).to_pylist():
             entity = catalogue.find(row["title"])
             if entity is not None:
                 counts._annotations[row["surface"]] += [(-1, entity)] * row["count"]

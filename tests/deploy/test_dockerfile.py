@@ -47,7 +47,7 @@ def test_dependencies_are_built_in_one_stage_and_copied_to_another() -> None:
 def test_versions_are_the_pinned_ones() -> None:
     builder, _ = stages()
     with_dependencies, without = (command for command in values(builder, "RUN") if "pip install" in command)
-    assert "--constraint constraints.txt" in with_dependencies
+    assert "--require-hashes --requirement requirements.lock" in with_dependencies
     assert "--no-deps" in without
 
 

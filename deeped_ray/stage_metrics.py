@@ -47,7 +47,7 @@ def send_to(send: Send) -> None:
     _send = send
 
 
-def record(name: str, value: float = 1, **tags: str) -> None:
+def record(name: str, value: int | float = 1, **tags: str) -> None:
     """Count, set or observe, as the metric's kind has it; the stage is the process's own unless it is given."""
     if _send is not None:
-        _send(name, value, {"run": logs.labels().run, "stage": logs.labels().stage, **tags})
+        _send(name, float(value), {"run": logs.labels().run, "stage": logs.labels().stage, **tags})

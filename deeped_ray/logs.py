@@ -65,7 +65,7 @@ def labelled(given: Labels) -> Iterator[None]:
     """A task, in a process that may have had others: only JSON is set up, once; text goes the way of Ray's workers."""
     global _labels
     before, _labels = _labels, given
-    if given.format == "json" != before.format:
+    if given.format == "json" and before.format != "json":
         start(given)
     try:
         yield

@@ -22,7 +22,7 @@ from typing import Any
 import ray
 import ray.train
 import torch
-from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train import Checkpoint, CheckpointConfig, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from deeped_ray import logs
@@ -106,11 +106,13 @@ def _fit_on_ray(loop: dict[str, Any], workers: WorkerConfig, run: Location) -> C
             use_gpu=workers.use_gpu,
             resources_per_worker={"CPU": cpus, **({"GPU": 1} if workers.use_gpu else {})},
         ),
-        run_config=RunConfig(
+        run_config=RunConfig(  # type: ignore[call-arg]  # Ray's annotations are those of Train v1
             name=run.name,
             storage_path=str(run.parent),
             failure_config=FailureConfig(max_failures=workers.max_failures),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
+            # what Ray Train says of its own accord is text
+            logging_config=LoggingConfig(log_level="WARNING") if logs.is_json() else None,
         ),
     )
     result = trainer.fit()

@@ -38,7 +38,7 @@ STAGES: list[tuple[str, list[str]]] = [
     ("train_linker", ["--epochs", "15", "--documents-per-step", "2", "--forms", "diagonal"]),
 ]
 SENTENCE = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
-_WORKER = re.compile(r"\x1b\[\d+m\([^()]+ pid=\d+\)\x1b\[0m ")
+_WORKER = re.compile(r"\x1b\[\d+m\(\w+ pid=\d+\)\x1b\[0m ")
 _NOISE = re.compile(
     r"^\S+ \S+\t(INFO|SUCC|WARNING) (cli|packaging|dashboard_sdk|sdk|job_manager|working_dir|worker|authentication_token_setup)\.py"
     r"|Running entrypoint|Tailing logs|Checkpoint successfully|Reporting training result|Controller actor state"

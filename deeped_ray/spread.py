@@ -9,6 +9,7 @@ import resource
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import ray
@@ -61,7 +62,7 @@ def spread(
     ensure_ray()
     labels = logs.labels()
     task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=5)(_run_task)
-    task = task.options(name=labels.stage or function.__name__)
+    task = task.options(name=getattr(function, "__name__", "task"))
     references = [ray.put(value) for value in shared]
     max_in_flight = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
     running: dict[Any, Item] = {}
@@ -147,7 +148,7 @@ def label_of(item: object) -> str:
     """What logs call a piece of work: a file by its name, a range by its ends."""
     if type(item) is tuple:
         return " ".join(filter(None, map(label_of, item)))
-    if isinstance(item, Location):
+    if isinstance(item, Location | Path):
         return item.name
     return str(item) if isinstance(item, int | str) else getattr(item, "label", "")
 

@@ -97,6 +97,7 @@ def test_showing_progress_begins_a_stage() -> None:
         ("a.txt", "a.txt"),
         (Location("/data/pages-000001.parquet"), "pages-000001.parquet"),
         ((Location("/run/entities-0-9.npz"), 0, 9), "entities-0-9.npz 0 9"),
+        (Path("/data/a.xml"), "a.xml"),
         ((3, object()), "3"),
     ],
 )

@@ -132,7 +132,7 @@ ROWS: dict[str, list[Panel]] = {
         Panel("Object store", "bytes", {"{{Location}}": "sum by (Location) (ray_object_store_memory)"}),
         Panel("Disk in use", "bytes", {"{{ip}}": "max by (ip) (ray_node_disk_usage)"}),
         Panel(
-            "Tasks running, by stage",
+            "Tasks running, by function",
             "short",
             {"{{Name}}": 'clamp_min(sum by (Name) (ray_tasks{State=~"RUNNING.*"}), 0)'},
         ),

@@ -63,6 +63,7 @@ class LocalRay:
     gcs_address: str
     environment: dict[str, str]
     log: Path
+    metrics_url: str
 
 
 def executable(name: str) -> str:
@@ -109,7 +110,14 @@ def local_ray(*, num_cpus: int | None = None) -> Iterator[LocalRay]:
         )
     try:
         _wait_until_ready(process, environment["RAY_ADDRESS"], token, log)
-        yield LocalRay(process.pid, environment["RAY_ADDRESS"], f"127.0.0.1:{gcs}", environment, log)
+        yield LocalRay(
+            process.pid,
+            environment["RAY_ADDRESS"],
+            f"127.0.0.1:{gcs}",
+            environment,
+            log,
+            f"http://127.0.0.1:{metrics}/metrics",
+        )
     finally:
         _stop(process)
         shutil.rmtree(folder, ignore_errors=True)

@@ -13,8 +13,10 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from deeped_ray import logs
 from deeped_ray.types import DeepEdError, redacted
 
+logger = logging.getLogger(__name__)
 Config = TypeVar("Config")
 USER_ERROR = 2
 
@@ -86,14 +88,28 @@ def run_job(
         required=True,
         help="knowledge-base folder; an absolute path, on storage all nodes share, under `ray job submit`",
     )
+    parser.add_argument(
+        "--log-format",
+        choices=logs.FORMATS,
+        help="one line of text, or one JSON object, an event (default: what DEEPED_LOG says, or text)",
+    )
     for config_class in configs:
         add_options(parser, config_class)
     args = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     start = time.monotonic()
     try:
+        run_name = getattr(args, "run_name", None) or stage
+        logs.start(logs.Labels(run=run_name, stage=stage, format=logs.format_of(args.log_format)))
         summary = run(args, *(config_from(args, config_class) for config_class in configs))
     except DeepEdError as error:
-        print(f"error: {error}", file=sys.stderr)
+        if logs.is_json():
+            logger.error("%s", error, extra={"fields": {"exception": type(error).__name__}})
+        else:
+            print(f"error: {error}", file=sys.stderr)
         sys.exit(USER_ERROR)
+    except Exception:
+        if not logs.is_json():
+            raise
+        logger.critical("the job failed", exc_info=True)
+        sys.exit(1)
     print(redacted(json.dumps({"stage": stage, **summary, "seconds": round(time.monotonic() - start, 1)})))

@@ -1,18 +1,31 @@
-"""Spread independent pieces of work over a Ray cluster, with a bounded number in flight."""
+"""Spread independent pieces of work over a Ray cluster, with a bounded number in flight; logs and metrics of its tasks."""
 
+import contextlib
+import functools
 import logging
 import os
+import re
 import resource
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import ray
+from ray._private.ray_logging import stderr_deduplicator
+from ray.util.metrics import Counter, Gauge, Histogram
 
+from deeped_ray import logs, stage_metrics
+from deeped_ray.logs import Labels
 from deeped_ray.progress import Progress
+from deeped_ray.stage_metrics import METRICS, PREFIX, SECONDS
+from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+logger = logging.getLogger(__name__)
 
 
 def ensure_ray() -> None:
@@ -25,7 +38,13 @@ def ensure_ray() -> None:
             address=os.environ.get("RAY_ADDRESS") or "local",
             include_dashboard=False,
             logging_level=logging.WARNING,
+            # so that Ray puts nothing before the lines of workers, which would be no JSON then
+            logging_config=ray.LoggingConfig(encoding="JSON", log_level="WARNING") if logs.is_json() else None,
         )
+        logs.start(logs.labels())  # for Ray has put a handler of its own beside ours
+    stage_metrics.send_to(_send)
+    if logs.is_json():
+        _log_as_json()
 
 
 def peak_memory_gib() -> float:
@@ -43,26 +62,34 @@ def spread(
     run again; an exception of `function` is raised here.
     """
     ensure_ray()
-    task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=5)(function)
+    labels = logs.labels()
+    task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=5)(_run_task)
+    task = task.options(name=getattr(function, "__name__", "task"))
     references = [ray.put(value) for value in shared]
     max_in_flight = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
     running: dict[Any, Item] = {}
+    peak = 0.0
+
+    def next_result() -> tuple[Item, Result]:
+        nonlocal peak
+        ready, _ = ray.wait(list(running), num_returns=1)
+        item = running.pop(ready[0])
+        done: _Done[Result] = _get(ready[0], item, labels.stage)
+        peak = max(peak, done.memory_gib)
+        _count(done, peak, labels.stage)
+        return item, done.result
+
     try:
         for item in items:
             if len(running) >= max_in_flight:
-                yield _next_result(running)
-            running[task.remote(item, *references)] = item
+                yield next_result()
+            its_labels = labels._replace(shard=label_of(item))
+            running[task.remote(function, its_labels, item, *references)] = item
         while running:
-            yield _next_result(running)
+            yield next_result()
     except ray.exceptions.RayTaskError as error:
         # a user's error stays one line; anything else keeps the worker's traceback
         raise (error.cause if isinstance(error.cause, DeepEdError) else error.as_instanceof_cause()) from None
-
-
-def _next_result(running: dict[Any, Item]) -> tuple[Item, Any]:
-    ready, _ = ray.wait(list(running), num_returns=1)
-    item = running.pop(ready[0])
-    return item, ray.get(ready[0])
 
 
 def run_tasks(stage: str, unit: str, function: Callable[..., float], items: Sequence[Item], *shared: Any) -> float:
@@ -73,3 +100,96 @@ def run_tasks(stage: str, unit: str, function: Callable[..., float], items: Sequ
         peak = max(peak, memory)
         progress.advance(note=f"workers up to {peak:.2f} GiB")
     return peak
+
+
+# -- tasks
+
+
+@dataclass(frozen=True)
+class _Done(Generic[Result]):
+    """A task's result, and what there is to count of it: by the driver, since workers may go before they are asked."""
+
+    result: Result
+    seconds: float
+    memory_gib: float
+    is_retry: bool
+
+
+def _run_task(function: Callable[..., Result], labels: Labels, item: Item, *shared: Any) -> _Done[Result]:
+    with observed(labels):
+        start = time.monotonic()
+        result = function(item, *shared)
+        return _Done(result, time.monotonic() - start, peak_memory_gib(), _is_retry())
+
+
+def _is_retry() -> bool:
+    """Whether the task that runs was lost before; Ray has no public way to ask."""
+    core_worker: Any = ray._private.worker.global_worker.core_worker  # type: ignore[attr-defined]
+    return bool(core_worker.get_current_task_attempt_number() > 0)
+
+
+def _get(reference: Any, item: object, stage: str) -> Any:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayError:
+        stage_metrics.record("tasks", outcome="failed", stage=stage)
+        shard = label_of(item)
+        logger.error("a task failed at %s", shard, extra={"fields": {"stage": stage, "shard": shard}})
+        raise
+
+
+def _count(done: _Done[Any], peak_gib: float, stage: str) -> None:
+    stage_metrics.record("tasks", outcome="finished", stage=stage)
+    if done.is_retry:
+        stage_metrics.record("tasks", outcome="retried", stage=stage)
+    stage_metrics.record("task_seconds", done.seconds, stage=stage)
+    stage_metrics.record("worker_bytes", peak_gib * 2**30, stage=stage)
+
+
+def label_of(item: object) -> str:
+    """What logs call a piece of work: a file by its name, a range by its ends."""
+    if type(item) is tuple:
+        return " ".join(filter(None, map(label_of, item)))
+    if isinstance(item, Location | Path):
+        return item.name
+    return str(item) if isinstance(item, int | str) else getattr(item, "label", "")
+
+
+# -- logs and metrics of a process that Ray runs
+
+
+@contextlib.contextmanager
+def observed(labels: Labels) -> Iterator[None]:
+    """Log and count as the job does that this process works for."""
+    stage_metrics.send_to(_send)
+    with logs.labelled(labels):
+        if logs.is_json():
+            _log_as_json()
+        yield
+
+
+def _log_as_json() -> None:
+    """Ray's own lines too; those that workers have in common come one by one, since Ray's summary would be no JSON."""
+    logging.getLogger("ray").handlers[:] = logging.getLogger().handlers
+    stderr_deduplicator.allow_re = re.compile(r"^\{")
+
+
+@functools.cache
+def _metric(name: str) -> Counter | Gauge | Histogram:
+    kind, meaning, tags = METRICS[name]
+    tag_keys = ("run", "stage", *tags)
+    if kind == "histogram":
+        return Histogram(PREFIX + name, meaning, boundaries=SECONDS, tag_keys=tag_keys)
+    return (Counter if kind == "counter" else Gauge)(PREFIX + name, meaning, tag_keys=tag_keys)
+
+
+def _send(name: str, value: float, tags: dict[str, str]) -> None:
+    if not ray.is_initialized():
+        return
+    metric = _metric(name)
+    if isinstance(metric, Gauge):
+        metric.set(value, tags)
+    elif isinstance(metric, Histogram):
+        metric.observe(value, tags)
+    elif value > 0:
+        metric.inc(value, tags)

@@ -11,6 +11,7 @@ import errno
 import fnmatch
 import functools
 import json
+import logging
 import os
 import random
 import re
@@ -25,8 +26,11 @@ from typing import Any, TypeAlias, TypeVar
 import pyarrow as pa
 import pyarrow.fs
 
+from deeped_ray import stage_metrics
+from deeped_ray.logs import redacted
 from deeped_ray.types import DeepEdError
 
+logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 _URI = re.compile(r"([a-z][a-z0-9+.-]*)://(.*?)(\?.*)?$", re.DOTALL)
 _SECRET = re.compile(r"(access_key|secret|token|password)[^=]*=", re.IGNORECASE)
@@ -200,6 +204,7 @@ class Location:
 
         try:
             self._try("fetch", copy)
+            stage_metrics.record("fetched_bytes", temporary.stat().st_size)
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -303,7 +308,7 @@ class Location:
     def _try(self, action: str, operation: Callable[[Any, str], Result]) -> Result:
         """Run an operation on the file system. On a disk an error is final; elsewhere it may pass."""
         deadline = time.monotonic() + (_patience_s() if self._scheme else 0)
-        delay_s = 0.25
+        delay_s, attempt = 0.25, 1
         while True:
             try:
                 return operation(*_file_system(self.address))
@@ -311,13 +316,23 @@ class Location:
                 raise
             except (OSError, pa.ArrowException) as error:
                 is_final = isinstance(error, PermissionError) or _FINAL.search(str(error)) is not None
+                reason = redacted(_reason(error))
                 if is_final or time.monotonic() + delay_s > deadline:
-                    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).strip()
                     hint = " What was finished is kept: run the same command when the storage is there again."
                     message = f"Cannot {action} {self}: {reason.rstrip('.')}.{hint if self._scheme else ''}"
                     raise StorageError(message) from error
+            self._log_retry(action, attempt, reason)
             time.sleep(delay_s * random.uniform(0.5, 1))  # so that workers do not all come back at once
-            delay_s = min(2 * delay_s, 15)
+            delay_s, attempt = min(2 * delay_s, 15), attempt + 1
+
+    def _log_retry(self, action: str, attempt: int, reason: str) -> None:
+        fields = {"action": action, "address": str(self), "attempt": attempt, "error": reason}
+        logger.warning("cannot %s %s, trying again: %s", action, self, reason, extra={"fields": fields})
+        stage_metrics.record("storage_retries", action=action)
+
+
+def _reason(error: Exception) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error).strip()
 
 
 def _open(address: str) -> Any:

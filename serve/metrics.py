@@ -15,7 +15,8 @@ from ray.util.metrics import Counter, Histogram
 from deeped_ray.local_ray import open_url
 from deeped_ray.types import Prediction
 
-_OURS = re.compile(r"^(# (HELP|TYPE) )?(?P<metric>ray_deeped_\w+?)(_bucket|_sum|_count)?(?=[ {])")
+# stages that run on the same cluster are not the endpoint's to tell of
+_OURS = re.compile(r"^(# (HELP|TYPE) )?(?P<metric>ray_deeped_(?!stage_)\w+?)(_bucket|_sum|_count)?(?=[ {])")
 _SECONDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30]
 _MENTIONS = [1.0, 5, 10, 20, 50, 100, 200, 500, 1000, 5000]
 

@@ -5,7 +5,7 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
@@ -77,3 +77,15 @@ def _boto(environment: dict[str, str]) -> dict[str, str]:
 
 def prefix(name: str) -> str:
     return f"s3://{BUCKET}/{name}-{os.urandom(4).hex()}"
+
+
+def failing_twice(message: str) -> Callable[[Any, str], str]:
+    """For `Location._try`: pyarrow has tried by itself before it lets an error through, so that 503s alone do not do."""
+    errors = [OSError(message), OSError(message)]
+
+    def operation(*_: Any) -> str:
+        if errors:
+            raise errors.pop()
+        return "done"
+
+    return operation

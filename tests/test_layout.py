@@ -12,6 +12,8 @@ RANKS = {
     "text": 1,
     "mini": 1,
     "artifacts": 1,
+    "logs": 1,
+    "stage_metrics": 1,
     "progress": 1,
     "spread": 1,
     "options": 1,

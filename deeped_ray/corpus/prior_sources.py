@@ -75,6 +75,11 @@ class SourceShard:
     start: int
     end: int
 
+    @property
+    def label(self) -> str:
+        """What logs call it."""
+        return f"{self.source.path.name} {self.start}-{self.end}"
+
 
 def cut_source(source: PriorSource, *, shard_bytes: int) -> list[SourceShard]:
     if _is_parquet(source.path):

@@ -74,6 +74,11 @@ class DumpShard:
     def num_bytes(self) -> int:
         return self.offsets[-1] - self.offsets[0]
 
+    @property
+    def label(self) -> str:
+        """What logs call it."""
+        return f"{self.path.name} {self.offsets[0]}-{self.offsets[-1]}"
+
 
 @dataclass(slots=True)
 class DumpStats:

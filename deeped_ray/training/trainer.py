@@ -22,9 +22,10 @@ from typing import Any
 import ray
 import ray.train
 import torch
-from ray.train import Checkpoint, CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+from ray.train import Checkpoint, CheckpointConfig, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
+from deeped_ray import logs
 from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, ResumeConfig, fingerprint
 from deeped_ray.evaluation.datasets import absolute_spec, dataset_path, read_dataset
 from deeped_ray.linking.candidate_lists import CandidateLists, list_path
@@ -34,7 +35,8 @@ from deeped_ray.linking.linker import MENTION_COUNTS, weights_path
 from deeped_ray.linking.mention_counts import MentionCounts
 from deeped_ray.linking.model import ModelConfig
 from deeped_ray.mini import MINI_DUMP
-from deeped_ray.spread import ensure_ray
+from deeped_ray.spread import ensure_ray, observed
+from deeped_ray.stage_metrics import record
 from deeped_ray.storage import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.fitting import FitName, Run, encode, fit_model, num_annotated
@@ -72,6 +74,8 @@ def train_linker(
             loop = {"kb": str(kb), "training": training, "model": model, "candidates": candidates, **data}
             with _fit_on_ray(loop, workers, run).as_directory() as path:
                 history = json.loads((Path(path) / "history.json").read_text())
+                for row in history:  # workers are gone before Ray has asked them for the last ones
+                    _record(row)
                 (folder / "seeds").mkdir()
                 for kind in training.kinds:
                     for seed in training.all_seeds:
@@ -96,17 +100,19 @@ def _fit_on_ray(loop: dict[str, Any], workers: WorkerConfig, run: Location) -> C
     cpus = workers.cpus_per_worker or _cpus_per_worker(workers.num_workers)
     trainer = TorchTrainer(
         _train_worker,
-        train_loop_config={**loop, "num_threads": cpus},
+        train_loop_config={**loop, "num_threads": cpus, "labels": logs.labels()},
         scaling_config=ScalingConfig(
             num_workers=workers.num_workers,
             use_gpu=workers.use_gpu,
             resources_per_worker={"CPU": cpus, **({"GPU": 1} if workers.use_gpu else {})},
         ),
-        run_config=RunConfig(
+        run_config=RunConfig(  # type: ignore[call-arg]  # Ray's annotations are those of Train v1
             name=run.name,
             storage_path=str(run.parent),
             failure_config=FailureConfig(max_failures=workers.max_failures),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
+            # what Ray Train says of its own accord is text
+            logging_config=LoggingConfig(log_level="WARNING") if logs.is_json() else None,
         ),
     )
     result = trainer.fit()
@@ -126,7 +132,13 @@ def _cpus_per_worker(num_workers: int) -> int:
 
 
 def _train_worker(loop: dict[str, Any]) -> None:
-    """One Ray Train worker: fits one model after the other, reporting at every validation."""
+    """One Ray Train worker."""
+    with observed(loop["labels"]._replace(shard=f"worker {ray.train.get_context().get_world_rank()}")):
+        _fit_models(loop)
+
+
+def _fit_models(loop: dict[str, Any]) -> None:
+    """One model after the other, reporting at every validation."""
     training: TrainingConfig = loop["training"]
     torch.set_num_threads(loop["num_threads"])
     inputs = linker_inputs(KnowledgeBase(loop["kb"]), loop["candidates"], training)
@@ -161,9 +173,15 @@ def _report(run: Run, row: dict[str, Any]) -> None:
     if ray.train.get_context().get_world_rank() != 0:
         ray.train.report(row)
         return
+    _record(row)
     with tempfile.TemporaryDirectory() as folder:
         run.save(Path(folder))
         ray.train.report(row, checkpoint=Checkpoint.from_directory(folder))
+
+
+def _record(row: dict[str, Any]) -> None:
+    for name in ("loss", "dev_accuracy", "epoch"):
+        record(name, row[name], stage="train", model=row["model"], seed=str(row["seed"]))
 
 
 def linker_inputs(kb: KnowledgeBase, candidates: CandidateConfig, training: TrainingConfig) -> LinkerInputs:

@@ -130,9 +130,17 @@ def run_to_result(stage: str, run: Callable[[], dict[str, Any]]) -> None:
         traceback.print_exc()
         # of a task's exception, which has the worker's traceback in its message, the last line
         code, result = BUG, {"error": traceback.format_exception_only(error)[-1].strip().splitlines()[-1]}
-    _print_result(stage, {**result, "seconds": round(time.monotonic() - start, 1)})
+    seconds = round(time.monotonic() - start, 1)
+    _leave_ray()
+    _print_result(stage, {**result, "seconds": seconds})
     if code:
         sys.exit(code)
+
+
+def _leave_ray() -> None:
+    """Else what Ray still has to tell, of nodes that died for instance, would come after the result."""
+    if ray := sys.modules.get("ray"):  # a job that spreads no work has not loaded it
+        ray.shutdown()
 
 
 def _print_result(stage: str, result: dict[str, Any]) -> None:

@@ -260,9 +260,11 @@ def _link_partitions(job: Job, partitions: list[Partition]) -> dict[str, Any]:
     progress = Progress("link", "documents", None if None in rows else sum(filter(None, rows)))
     progress.skip(total.documents)
     start, peak = time.monotonic(), 0.0
-    for attempt, (counts, memory) in spread(
-        link_partition, todo, job, after_crash=lambda attempt, why: _after_crash(job, attempt, why, new)
-    ):
+
+    def after_crash(attempt: Attempt, why: str) -> Attempt:
+        return _after_crash(job, attempt, why, new)
+
+    for attempt, (counts, memory) in spread(link_partition, todo, job, after_crash=after_crash) if todo else ():
         new.add(counts)
         given_up += attempt.is_given_up
         peak = max(peak, memory)

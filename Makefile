@@ -4,7 +4,7 @@ KB ?= kb/mini
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-BENCHMARKS := corpus mentions embed_entities embed_scale train_linker link serve
+BENCHMARKS := corpus mentions embed_entities embed_scale train_linker link link_corpus serve
 
 .PHONY: help demo test setup check format bench serve clean
 

@@ -26,6 +26,7 @@ from deeped_ray.types import DeepEdError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
+CRASHES = (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError)
 
 
 def ensure_ray() -> None:
@@ -53,43 +54,66 @@ def peak_memory_gib() -> float:
 
 
 def spread(
-    function: Callable[..., Result], items: Iterable[Item], *shared: Any, num_gpus: float = 0.0
+    function: Callable[..., Result],
+    items: Iterable[Item],
+    *shared: Any,
+    num_gpus: float = 0.0,
+    after_crash: Callable[[Item, str], Item] | None = None,
 ) -> Iterator[tuple[Item, Result]]:
     """Yield (item, function(item, *shared)) as results arrive, in any order.
 
     `shared` values go to the object store once, and numpy arrays among them are read there without a copy. At most two
     items per CPU are under way, so that neither the driver nor the store fills up. A task lost with its worker or node is
-    run again; an exception of `function` is raised here.
+    run again, up to five times; or `after_crash` is told the item and what happened, and says what to run instead. An
+    exception of `function` is raised here.
     """
     ensure_ray()
     labels = logs.labels()
-    task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=5)(_run_task)
+    task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=0 if after_crash else 5)(_run_task)
     task = task.options(name=getattr(function, "__name__", "task"))
     references = [ray.put(value) for value in shared]
-    max_in_flight = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
     running: dict[Any, Item] = {}
     peak = 0.0
 
+    def start(item: Item) -> None:
+        its_labels = labels._replace(shard=label_of(item))
+        running[task.remote(function, its_labels, item, *references)] = item
+
     def next_result() -> tuple[Item, Result]:
         nonlocal peak
-        ready, _ = ray.wait(list(running), num_returns=1)
-        item = running.pop(ready[0])
-        done: _Done[Result] = _get(ready[0], item, labels.stage)
-        peak = max(peak, done.memory_gib)
-        _count(done, peak, labels.stage)
-        return item, done.result
+        while True:
+            ready, _ = ray.wait(list(running), num_returns=1)
+            item = running.pop(ready[0])
+            try:
+                done: _Done[Result] = _get(ready[0], item, labels.stage)
+            except CRASHES as error:
+                if after_crash is None:
+                    raise
+                start(after_crash(item, _first_line(error)))
+                continue
+            peak = max(peak, done.memory_gib)
+            _count(done, peak, labels.stage)
+            return item, done.result
 
     try:
         for item in items:
-            if len(running) >= max_in_flight:
+            while len(running) >= _max_in_flight():
                 yield next_result()
-            its_labels = labels._replace(shard=label_of(item))
-            running[task.remote(function, its_labels, item, *references)] = item
+            start(item)
         while running:
             yield next_result()
     except ray.exceptions.RayTaskError as error:
         # a user's error stays one line; anything else keeps the worker's traceback
         raise (error.cause if isinstance(error.cause, DeepEdError) else error.as_instanceof_cause()) from None
+
+
+def _max_in_flight() -> int:
+    """Asked for every time: a cluster grows when it sees that tasks wait."""
+    return 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def run_tasks(stage: str, unit: str, function: Callable[..., float], items: Sequence[Item], *shared: Any) -> float:

@@ -335,6 +335,24 @@ def _reason(error: Exception) -> str:
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error).strip()
 
 
+def find_files(pattern: str) -> list[Location]:
+    """The file, all files below the folder, or those that the glob matches; sorted, none if there are none."""
+    location = Location(pattern)
+    if location.path is None:
+        if location.is_folder():
+            return [location / name for name in sorted(location.sizes())]
+        return [location] if location.exists() else location.parent.glob(location.name)
+    path = Path(pattern)
+    root = Path(path.anchor) if path.is_absolute() else Path()
+    if path.is_dir():
+        matches = sorted(inner for inner in path.rglob("*") if inner.is_file())
+    elif path.exists():
+        matches = [path]
+    else:
+        matches = sorted(root.glob(str(path.relative_to(path.anchor)))) if path.name else []
+    return [Location(match) for match in matches]
+
+
 def _open(address: str) -> Any:
     file_system, path = _file_system(address)
     return open(path, "rb") if file_system is _local() else file_system.open_input_file(path)

@@ -21,7 +21,16 @@ RANKS = {
     "lease": 1,
     "local_ray": 1,
 }
-RANKS |= {"corpus": 2, "embeddings": 3, "linking": 4, "evaluation": 5, "training": 6, "cli": 7, "demo": 7}
+RANKS |= {
+    "corpus": 2,
+    "embeddings": 3,
+    "linking": 4,
+    "evaluation": 5,
+    "training": 6,
+    "cli": 7,
+    "demo": 7,
+    "pipeline": 7,
+}
 USES_RAY = {"spread.py", "trainer.py", "local_ray.py", "demo.py"}
 
 

@@ -40,8 +40,10 @@ ctypes.CDLL(None).pthread_exit(None)
 
 
 def test_stages_run_by_job_submit_beside_another_ray(
-    mini_kb: KnowledgeBase, capsys: pytest.CaptureFixture[str]
+    mini_kb: KnowledgeBase, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    documents = tmp_path / "documents.jsonl"
+    documents.write_text('{"text": "Montreal met Toronto in the Stanley Cup."}\n')
     other_nodes = ray.nodes()
     before = mini_kb.manifest()
     with local_ray() as head:
@@ -58,6 +60,18 @@ def test_stages_run_by_job_submit_beside_another_ray(
         demo.submit(head, ["python", "jobs/build_index.py", "--kb", str(mini_kb.root)])
         with pytest.raises(DeepEdError, match="No knowledge base at"):
             demo.submit(head, ["python", "jobs/build_index.py", "--kb", "/nowhere"])
+        linked = subprocess.run(
+            [
+                *(executable("ray"), "job", "submit", "--working-dir", str(demo.ROOT), "--entrypoint-num-cpus", "1"),
+                *("--runtime-env-json", '{"env_vars": {"DEEPED_CACHE": "cache"}}', "--"),
+                *("python", "jobs/link_corpus.py", "--kb", str(mini_kb.root)),
+                *("--input", str(documents), "--output", str(tmp_path / "out")),
+            ],
+            env=head.environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         without_token = {name: value for name, value in head.environment.items() if not name.startswith("RAY_AUTH")}
         listing = [executable("ray"), "job", "list"]
         assert (
@@ -73,6 +87,8 @@ def test_stages_run_by_job_submit_beside_another_ray(
     out = capsys.readouterr().out
     assert '{"stage": "build_index"' in out
     assert '"entities": 226' in out
+    assert '"stage": "link_corpus", "documents": 1, "mentions": 3' in linked.stdout
+    assert (tmp_path / "out" / "_SUCCESS").exists()
     assert any("time.sleep" in command for command in commands), "the job was not running"
     assert living(members) == []
     assert not folder.exists()

@@ -21,10 +21,9 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from deeped_ray.compressed import READ_ERRORS, compression, first_content, open_decompressed
-from deeped_ray.storage import Location
+from deeped_ray.storage import Location, find_files
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError
 
@@ -96,28 +95,11 @@ def find_dumps(patterns: Sequence[str]) -> list[Location]:
     """Files that match the given paths, folders and globs, in order and without index files."""
     found: list[Location] = []
     for pattern in patterns:
-        matches = [file for file in _matches(pattern) if not re.search(r"-index\d*\.txt", file.name)]
+        matches = [file for file in find_files(pattern) if not re.search(r"-index\d*\.txt", file.name)]
         if not matches:
             raise DumpError(f"Cannot read {pattern}: No such file or directory.")
         found += matches
     return list(dict.fromkeys(found))
-
-
-def _matches(pattern: str) -> list[Location]:
-    location = Location(pattern)
-    if location.path is None:
-        if location.is_folder():
-            return [location / name for name in sorted(location.sizes())]
-        return [location] if location.exists() else location.parent.glob(location.name)
-    path = Path(pattern)
-    root = Path(path.anchor) if path.is_absolute() else Path()
-    if path.is_dir():
-        matches = sorted(inner for inner in path.rglob("*") if inner.is_file())
-    elif path.exists():
-        matches = [path]
-    else:
-        matches = sorted(root.glob(str(path.relative_to(path.anchor)))) if path.name else []
-    return [Location(match) for match in matches]
 
 
 def cut_dump(path: Location, *, shard_bytes: int) -> list[DumpShard]:

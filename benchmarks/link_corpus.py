@@ -1,0 +1,78 @@
+"""Documents linked per second by the job, on Ray workers and with all its files, against `link_batch` in one process.
+
+The same documents, raw text, go to both; both find the mentions too. The job reads JSON lines and writes Parquet. It is
+run twice, on few documents and on all, so that the difference leaves out what a run costs once: processes that start,
+libraries that load, maps that open.
+
+python benchmarks/link_corpus.py --kb KB --workers 2
+"""
+
+import json
+import tempfile
+from pathlib import Path
+
+import ray
+import torch
+from _harness import best_seconds, finish, parser_of
+
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.evaluation.datasets import SPECS, read_dataset
+from deeped_ray.linking.corpus_linking import CorpusLinkingConfig, link_corpus
+from deeped_ray.linking.detection import DetectionConfig
+from deeped_ray.linking.linker import Linker
+
+PARTITION = 500
+
+
+def job_seconds(kb: Path, texts: list[str], folder: Path) -> float:
+    """How long the job takes, each time into a new folder."""
+    source = folder / f"{len(texts)}.jsonl"
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory(dir=folder) as output:
+            config = CorpusLinkingConfig(input=(str(source),), output=output, partition_documents=PARTITION)
+            link_corpus(KnowledgeBase(kb), config, DetectionConfig())
+
+    return best_seconds(run, repeats=2)
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument(
+        "--kb", type=Path, default=Path("kb/mini"), help="knowledge base with a linker (default: kb/mini)"
+    )
+    parser.add_argument("--dataset", default="mini:test", help=f"{SPECS} (default: mini:test)")
+    parser.add_argument("--documents", type=int, default=8000, metavar="N", help="documents to link (default: 8000)")
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="Ray workers (default: 2)")
+    args = parser.parse_args()
+    if not (args.kb / "manifest.json").exists():
+        parser.error(f"no knowledge base at {args.kb}: run `make demo ONCE=1` first, or give --kb")
+    some = [document.text for document in read_dataset(args.dataset)]
+    texts = (some * (args.documents // len(some) + 1))[: args.documents]
+    few = texts[: args.workers * PARTITION]
+
+    torch.set_num_threads(1)
+    linker = Linker.open(args.kb)
+    linker.link_batch([linker.document(text) for text in some])  # compile, and read what the maps point to
+    alone = texts[:2000]
+    alone_s = best_seconds(lambda: linker.link_batch([linker.document(text) for text in alone], explain=False))
+
+    ray.init(address="local", num_cpus=args.workers, include_dashboard=False, log_to_driver=False)
+    with tempfile.TemporaryDirectory() as folder:
+        job_seconds(args.kb, few, Path(folder))  # starts the workers
+        few_s, all_s = (job_seconds(args.kb, each, Path(folder)) for each in (few, texts))
+    finish(
+        args,
+        claim=f"linking {len(texts):,} documents of raw text by jobs/link_corpus.py, {args.workers} workers",
+        unit="documents",
+        ours=(len(texts) - len(few)) / (all_s - few_s),
+        baseline=len(alone) / alone_s,
+        baseline_name="link_batch, 1 process",
+        seconds_all=all_s,
+        documents_per_s_with_start=len(texts) / all_s,
+    )
+
+
+if __name__ == "__main__":
+    main()

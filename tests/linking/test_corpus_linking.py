@@ -22,6 +22,7 @@ from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.lease import BusyError, sole_writer
 from deeped_ray.linking import corpus_linking
+from deeped_ray.linking.answer_files import Counts
 from deeped_ray.linking.corpus_linking import Attempt, CorpusLinkingConfig, Job, link_corpus, link_partition
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.document_files import Partition
@@ -166,7 +167,7 @@ def test_a_poisoned_document_is_reported_in_its_row_and_stops_nothing(
     mini_kb: KnowledgeBase, documents: Rows, tmp_path: Path
 ) -> None:
     good = documents[1]
-    bad = [
+    bad: Rows = [
         {"id": 1},
         {"text": 7},
         {"text": "\ud800"},
@@ -175,7 +176,12 @@ def test_a_poisoned_document_is_reported_in_its_row_and_stops_nothing(
         {"text": "Apple", "spans": [[0, 99]]},
         {"text": "Apple", "spans": [[0, 3], [2, 5]]},
     ]
-    odd = [{"text": ""}, {"text": "\x01\x0c \u2028"}, {"text": "Apple", "spans": []}, {"text": "\U0010ffff" * 1000}]
+    odd: Rows = [
+        {"text": ""},
+        {"text": "\x01\x0c \u2028"},
+        {"text": "Apple", "spans": []},
+        {"text": "\U0010ffff" * 1000},
+    ]
     path = write_lines(tmp_path / "a.jsonl", [row for each in [*bad, *odd] for row in (each, good)])
     path.write_bytes(path.read_bytes() + b"no json\n\xff\xfe\n\n" + json.dumps(good).encode())
     summary = link(mini_kb, tmp_path / "out", path, max_characters=2000)
@@ -235,12 +241,12 @@ def test_workers_that_die_before_the_first_document_end_the_job(tmp_path: Path) 
     job = Job(Location("kb"), (), config, DetectionConfig(), Location(tmp_path), {})
     attempt = Attempt(Partition(0, Location("a"), "parquet", 0, 5))
     for _ in range(3):
-        attempt = corpus_linking._after_crash(job, attempt, "killed.", corpus_linking.Counts())
+        attempt = corpus_linking._after_crash(job, attempt, "killed.", Counts())
     with pytest.raises(DeepEdError, match="die before they link anything: killed"):
-        corpus_linking._after_crash(job, attempt, "killed.", corpus_linking.Counts())
+        corpus_linking._after_crash(job, attempt, "killed.", Counts())
     # while other partitions are linked, it is this one's fault: its rows say so
     for _ in range(2):
-        attempt = corpus_linking._after_crash(job, attempt, "killed.", corpus_linking.Counts(documents=1))
+        attempt = corpus_linking._after_crash(job, attempt, "killed.", Counts(documents=1))
     assert attempt.is_given_up
     counts, _ = link_partition(attempt, job)
     assert counts.errors == {"crashed": 5}

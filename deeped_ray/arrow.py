@@ -23,8 +23,8 @@ def read_table(source: Any, **options: Any) -> pa.Table:
     return plain(pq.read_table(source, **options))
 
 
-def open_parquet(source: Any) -> pq.ParquetFile:
-    return plain(pq.ParquetFile(source))
+def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
+    return plain(pq.ParquetFile(source, **options))
 
 
 def open_arrow(source: Any) -> pa.ipc.RecordBatchFileReader:

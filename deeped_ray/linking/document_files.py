@@ -22,8 +22,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from deeped_ray.arrow import open_parquet
 from deeped_ray.compressed import READ_ERRORS, compression, first_bytes, first_content
 from deeped_ray.linking.detection import Span
 from deeped_ray.linking.linker import check_spans
@@ -274,11 +274,11 @@ def _contents(batch: pa.RecordBatch) -> list[Mapping[str, Any] | DocumentError]:
 
 
 @contextlib.contextmanager
-def _parquet(file: Location) -> Iterator[pq.ParquetFile]:
+def _parquet(file: Location) -> Iterator[Any]:
     """With a buffer, since row groups may be larger than memory."""
     with _source(file) as source:
         try:
-            table = pq.ParquetFile(source, buffer_size=READ_BYTES, pre_buffer=False)
+            table = open_parquet(source, buffer_size=READ_BYTES, pre_buffer=False)
         except (OSError, pa.ArrowException) as error:
             raise DeepEdError(f"Cannot read {file}: {error}.") from error
         with table:

@@ -164,15 +164,17 @@ def test_a_killed_run_goes_on_with_the_shards_that_are_missing(
         for result in spread(function, items, *shared):
             if function is parsing._parse_shard:
                 parsed.append(result[0][0])
-                if len(parsed) == 2:
+                if (
+                    len(parsed) == 1
+                ):  # four tasks are under way on two CPUs, and end by themselves; the fifth is not begun
                     raise KeyboardInterrupt
             yield result
 
     monkeypatch.setattr(parsing, "spread", interrupted_spread)
     with pytest.raises(KeyboardInterrupt):
-        ingest(tmp_path, shard_mb=0.0003)
-    resumed = ingest(tmp_path, shard_mb=0.0003)
-    assert len(parsed) == len(set(parsed)) > 2  # what was finished is not read again
+        ingest(tmp_path, shard_mb=0.0001)
+    resumed = ingest(tmp_path, shard_mb=0.0001)
+    assert len(parsed) == len(set(parsed)) > 1  # what was finished is not read again
     assert resumed.open("corpus").id == kb.open("corpus").id
     assert list((resumed.root / "runs").iterdir()) == []
 

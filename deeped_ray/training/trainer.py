@@ -111,8 +111,8 @@ def _fit_on_ray(loop: dict[str, Any], workers: WorkerConfig, run: Location) -> C
             storage_path=str(run.parent),
             failure_config=FailureConfig(max_failures=workers.max_failures),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
-            # what Ray Train says of its own accord is text
-            logging_config=LoggingConfig(log_level="WARNING") if logs.is_json() else None,
+            # else it says two lines a validation, as text, between our own
+            logging_config=LoggingConfig(log_level="WARNING"),
         ),
     )
     result = trainer.fit()

@@ -17,8 +17,10 @@ RANKS = {
     "storage": 1,
     "lease": 1,
     "local_ray": 1,
+    "meter": 1,
+    "coefficients": 1,
 }
-RANKS |= {"corpus": 2, "embeddings": 3, "linking": 4, "evaluation": 5, "training": 6, "cli": 7, "demo": 7}
+RANKS |= {"corpus": 2, "plan": 2, "embeddings": 3, "linking": 4, "evaluation": 5, "training": 6, "cli": 7, "demo": 7}
 USES_RAY = {"spread.py", "trainer.py", "local_ray.py", "demo.py"}
 
 

@@ -1,0 +1,358 @@
+"""What a knowledge base will cost: memory, disk, core-hours and wall-clock per stage, from measured coefficients.
+
+What was measured elsewhere, or is assumed, says so beside its number.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, NamedTuple
+
+from deeped_ray.coefficients import NOTHING, Coefficients, Estimate, Sizes, measured, total
+from deeped_ray.corpus.config import partitions_for, shard_bytes_for
+from deeped_ray.types import DeepEdError
+
+SPILLED_KINDS = 7
+"""Files that a shard of the dump leaves for reducers: titles, words, mentions, three tables of counts, occurrences."""
+TRAINING_CORES = 8
+"""More a worker of Ray Train is not given unless asked for."""
+BUSY_SHARE = 0.7
+"""Of a replica's time that serving may plan with; beyond it requests queue."""
+MANY_READS = 1_000_000
+GIB, GB = 2**30, 1e9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """How much there is to do."""
+
+    preset: Annotated[Literal["enwiki"] | None, "sizes of the English Wikipedia, where no others are given"] = None
+    pages: Annotated[int, "articles of the dump; 0: as by --preset"] = 0
+    redirects: Annotated[int, "redirects of the dump; default: 1.6 a page"] = 0
+    words_per_page: Annotated[float, "words of text per article"] = 650.0
+    dump_gb: Annotated[float, "the dump as it lies on disk, bzip2; default: 4.9 bytes a word, with its markup"] = 0.0
+    entities: Annotated[int, "entities; default: 1.2 a page, since titles that are linked twice count too"] = 0
+    dimension: Annotated[int, "d, the width of word and entity vectors"] = 300
+    file_words: Annotated[int, "words in the file of word vectors; GoogleNews has 3 million"] = 3_000_000
+    training_mentions: Annotated[int, "annotated mentions to train on; AIDA train has 18,448"] = 18_448
+    seeds: Annotated[int, "how often the models are fitted"] = 1
+    documents: Annotated[int, "documents to link once the knowledge base is there"] = 0
+    mentions_per_document: Annotated[float, "mentions of a document"] = 19.0
+    documents_per_s: Annotated[float, "documents a second that the endpoint is to answer"] = 100.0
+
+    def __post_init__(self) -> None:
+        if not self.num_pages:
+            raise DeepEdError("Give --pages, or --preset enwiki.")
+        if min(value for value in asdict(self).values() if not isinstance(value, str | None)) < 0:
+            raise DeepEdError("Sizes must not be negative.")
+        if min(self.dimension, self.seeds) < 1:
+            raise DeepEdError("--dimension and --seeds must be at least 1.")
+
+    @property
+    def num_pages(self) -> int:
+        return self.pages or (6_900_000 if self.preset else 0)
+
+    @property
+    def num_redirects(self) -> int:
+        return self.redirects or round(1.6 * self.num_pages)
+
+    @property
+    def num_entities(self) -> int:
+        return self.entities or round(1.2 * self.num_pages)
+
+    @property
+    def num_words(self) -> float:
+        return self.words_per_page * self.num_pages
+
+    @property
+    def dump_bytes(self) -> float:
+        return self.dump_gb * GB or 4.9 * self.num_words
+
+    @property
+    def num_names(self) -> int:
+        """Titles and redirects that lead to an entity."""
+        return self.num_redirects + self.num_entities
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """On what it is to run."""
+
+    nodes: Annotated[int, "nodes, the head included"] = 1
+    cores_per_node: Annotated[int, "cores of a node"] = 16
+    memory_per_node_gb: Annotated[float, "memory of a node, in GiB"] = 64.0
+    gpus: Annotated[int, "GPUs of all nodes; what they would save was never measured"] = 0
+    memory_gb: Annotated[float, "--memory-gb of ingest: what a worker may take, in GiB"] = 2.0
+    speed: Annotated[float, "speed of a core, as a multiple of the machine's that was measured"] = 1.0
+
+    def __post_init__(self) -> None:
+        if min(self.nodes, self.cores_per_node) < 1 or self.gpus < 0:
+            raise DeepEdError("--nodes and --cores-per-node must be at least 1, --gpus at least 0.")
+        if self.memory_per_node_gb <= 0 or self.memory_gb < 0.5 or self.speed <= 0:
+            raise DeepEdError("--memory-per-node-gb and --speed must be positive, --memory-gb at least 0.5.")
+
+    @property
+    def cores(self) -> int:
+        return self.nodes * self.cores_per_node
+
+
+def sizes_of(work: Workload, cluster: Cluster, known: Coefficients) -> dict[str, float]:
+    """Everything that coefficients are multiplied with."""
+    memory_bytes = int(cluster.memory_gb * GIB)
+    partitions = partitions_for(work.dump_bytes, memory_bytes)
+    shards = math.ceil(work.dump_bytes / shard_bytes_for(memory_bytes))
+    return {
+        "workers": cluster.cores,
+        "words": work.num_words,
+        "titles": work.num_pages + work.num_redirects,
+        "names": work.num_names,
+        "entities": work.num_entities,
+        "vocabulary": known.vocabulary_of(work.num_words),
+        "file_words": work.file_words,
+        "partitions": partitions,
+        "partition_bytes": work.dump_bytes / partitions,
+        "reads": SPILLED_KINDS * shards * partitions,
+        "markup_bytes": max(0.0, work.dump_bytes - known.bytes_per_word * work.num_words),
+    }
+
+
+# -- stages
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What a stage takes; memory in GiB that no file backs, disk in GB."""
+
+    name: str
+    core_s: Estimate
+    driver_s: Estimate
+    """The part of it that one process does alone."""
+    cores: int
+    """That can share in the rest."""
+    driver_gib: Estimate | None = None
+    worker_gib: Estimate | None = None
+    disk_gb: Estimate = NOTHING
+    """Of finished parts, on the shared storage."""
+    work_gb: Estimate = NOTHING
+    """Of files that are removed when the stage is done."""
+    cache_gb: Estimate = NOTHING
+    """On every node, if the knowledge base is on object storage: what its processes map."""
+
+    @property
+    def wall_s(self) -> Estimate:
+        return total(self.driver_s, self.shared_s)
+
+    @property
+    def shared_s(self) -> Estimate:
+        """Of the wall-clock, what more cores would shorten."""
+        return Estimate((self.core_s.value - self.driver_s.value) / self.cores, self.core_s.factor)
+
+
+@dataclass(frozen=True)
+class Plan:
+    workload: Workload
+    cluster: Cluster
+    stages: list[Stage]
+    serving: "Serving"
+    bottleneck: str
+    warnings: list[str]
+    made: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """With the ends of every band, and the sizes that were filled in."""
+        filled = {name: getattr(self.workload, name) for name in ("num_pages", "num_redirects", "num_entities")}
+        return {
+            "workload": {**asdict(self.workload), **filled, "dump_bytes": self.workload.dump_bytes},
+            "cluster": asdict(self.cluster),
+            "stages": [{"stage": stage.name, "gpu_hours": None, **_spelt(stage)} for stage in self.stages],
+            "serving": {"replicas": self.serving.replicas, **_spelt(self.serving)},
+            "bottleneck": self.bottleneck,
+            "warnings": self.warnings,
+            "coefficients": self.made,
+        }
+
+
+def _spelt(record: object) -> dict[str, Any]:
+    """The estimates of a record, each with its band."""
+    found = {name: getattr(record, name) for name in dir(record) if not name.startswith("_")}
+    return {
+        name: {"value": each.value, "low": each.low, "high": each.high}
+        for name, each in found.items()
+        if isinstance(each, Estimate)
+    }
+
+
+def make_plan(work: Workload, cluster: Cluster, known: Coefficients | None = None) -> Plan:
+    known = known or measured()
+    sizes = sizes_of(work, cluster, known)
+    stages = [make(work, cluster, sizes, known) for make in _MAKERS]
+    serving = _serving(work, cluster, sizes, known)
+    return Plan(work, cluster, stages, serving, bottleneck(stages), warnings(cluster, stages, sizes), known.made)
+
+
+def _ingest(_: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Stage:
+    driver_s = known.seconds("ingest", "driver_s", sizes, cluster.speed)
+    tasks = [("ingest", "tasks_s"), ("reads", "core_s"), ("markup", "core_s"), ("start", "core_s")]
+    return Stage(
+        name="ingest",
+        core_s=total(driver_s, *(known.seconds(*task, sizes, cluster.speed) for task in tasks)),
+        driver_s=driver_s,
+        cores=cluster.cores,
+        driver_gib=known.at("ingest", "driver_gib", sizes),
+        worker_gib=known.at("ingest", "worker_gib", sizes),
+        disk_gb=total(*(known.gb("ingest", part, sizes) for part in ("pages_mb", "corpus_mb"))),
+        work_gb=known.gb("ingest", "work_mb", sizes),
+        cache_gb=known.gb("ingest", "names_mb", sizes),
+    )
+
+
+def _words(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Stage:
+    core_s = known.seconds("words", "driver_s", sizes, cluster.speed)
+    matrix_gb = 4 * work.dimension * sizes["vocabulary"] / GB
+    return Stage(
+        name="word vectors",
+        core_s=core_s,
+        driver_s=core_s,
+        cores=1,
+        # by arithmetic: the vectors as read, stacked, and scaled to unit length
+        driver_gib=Estimate(0.4 + 3 * matrix_gb * GB / GIB, 1.5),
+        disk_gb=Estimate(matrix_gb, 1.5),
+    )
+
+
+def _embedding(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Stage:
+    driver_s = known.seconds("embedding", "driver_s", sizes, cluster.speed)
+    tasks = [("embedding", "tasks_s"), ("start", "core_s")]
+    vectors_gb = known.gb("embedding", "part_mb", sizes).times(work.dimension / known.dimension)
+    return Stage(
+        name="entity vectors",
+        core_s=total(driver_s, *(known.seconds(*task, sizes, cluster.speed) for task in tasks)),
+        driver_s=driver_s,
+        cores=cluster.cores,
+        driver_gib=known.at("embedding", "driver_gib", sizes),
+        worker_gib=known.at("embedding", "worker_gib", sizes),
+        disk_gb=vectors_gb,
+        work_gb=vectors_gb,
+        cache_gb=total(known.gb("ingest", "corpus_mb", sizes), _words(work, cluster, sizes, known).disk_gb),
+    )
+
+
+def _index(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Stage:
+    """FAISS takes all cores of one node; names are sorted by one."""
+    return Stage(
+        name="index",
+        core_s=known.seconds("index", "core_s", sizes, cluster.speed),
+        driver_s=NOTHING,
+        cores=cluster.cores_per_node,
+        driver_gib=known.at("index", "driver_gib", sizes),
+        disk_gb=known.gb("index", "part_mb", sizes).times(work.dimension / known.dimension),
+        cache_gb=_embedding(work, cluster, sizes, known).disk_gb,
+    )
+
+
+def _training(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Stage:
+    mentions = {**sizes, "mentions": work.training_mentions * work.seeds}
+    return Stage(
+        name="training",
+        core_s=known.seconds("training", "core_s", mentions, cluster.speed),
+        driver_s=NOTHING,
+        cores=min(cluster.cores_per_node, TRAINING_CORES),
+        worker_gib=known.at("training", "worker_gib", mentions),
+        disk_gb=known.gb("training", "part_mb", mentions),
+        cache_gb=_served_gb(work, cluster, sizes, known),
+    )
+
+
+def _linking(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Stage:
+    mentions = {**sizes, "mentions": work.documents * work.mentions_per_document}
+    tasks = [("linking", "core_s"), ("start-linking", "core_s")] if work.documents else []
+    return Stage(
+        name="linking a corpus",
+        core_s=total(*(known.seconds(*task, mentions, cluster.speed) for task in tasks)),
+        driver_s=NOTHING,
+        cores=cluster.cores,
+        worker_gib=_linker_gib(mentions, known),
+        cache_gb=_served_gb(work, cluster, sizes, known),
+    )
+
+
+def _linker_gib(sizes: Sizes, known: Coefficients) -> Estimate:
+    """A process with a linker: the codes of the index are the one thing that it does not share with others."""
+    codes_gb = known.gb("index", "part_mb", {**sizes, "names": 0.0})
+    return total(known.at("linking", "worker_gib", sizes), codes_gb.times(GB / GIB))
+
+
+def _served_gb(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Estimate:
+    """All parts but the pages."""
+    parts = [make(work, cluster, sizes, known).disk_gb for make in (_words, _embedding, _index)]
+    return total(known.gb("ingest", "corpus_mb", sizes), *parts)
+
+
+_MAKERS = (_ingest, _words, _embedding, _index, _training, _linking)
+
+
+class Serving(NamedTuple):
+    """What the endpoint takes at the rate that was asked for."""
+
+    replicas: int
+    documents_per_s: Estimate
+    """Of one replica, which keeps one core busy."""
+    replica_gib: Estimate
+    mapped_gb: Estimate
+    """On every node, one copy for all its replicas."""
+
+
+def _serving(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Serving:
+    each_s = known.seconds("serving", "core_s", {**sizes, "mentions": work.mentions_per_document}, cluster.speed)
+    rate = Estimate(BUSY_SHARE / each_s.value, each_s.factor)
+    replicas = max(
+        2, math.ceil(work.documents_per_s / rate.low)
+    )  # one alone would leave requests waiting if it is lost
+    return Serving(replicas, rate, _linker_gib(sizes, known), _served_gb(work, cluster, sizes, known))
+
+
+# -- conclusions
+
+
+def bottleneck(stages: Sequence[Stage]) -> str:
+    """The stage that takes longest, and what holds it up."""
+    longest = max(stages, key=lambda stage: stage.wall_s.value)
+    everything = sum(stage.wall_s.value for stage in stages)
+    share = f"{longest.name}, {longest.wall_s.value / everything:.0%} of the wall-clock"
+    if longest.driver_s.value > longest.shared_s.value:
+        return f"{share}; most of that is the driver's own work on one core, which more nodes do not shorten"
+    if longest.name == "index":
+        return f"{share}; it is built on one node, so more nodes do not shorten it, but more cores in one do"
+    if longest.name == "training":
+        return f"{share}; one worker of {longest.cores} cores trains: --num-workers takes more"
+    return f"{share}; it is bound by cores: twice the nodes take half of it"
+
+
+def warnings(cluster: Cluster, stages: Sequence[Stage], sizes: Sizes) -> list[str]:
+    found = []
+    memory = cluster.memory_per_node_gb
+    for stage in stages:
+        if stage.driver_gib and stage.driver_gib.high > memory:
+            found.append(
+                f"{stage.name}: the driver needs {_range(stage.driver_gib)} GiB; a node has {memory:g}. Run it on a larger head."
+            )
+        if stage.worker_gib and stage.cores > 1 and cluster.cores_per_node * stage.worker_gib.high > memory:
+            fitting = int(memory / stage.worker_gib.high)
+            found.append(
+                f"{stage.name}: {cluster.cores_per_node} workers of {_range(stage.worker_gib)} GiB may not fit the {memory:g} GiB of a node; {fitting} do."
+            )
+        if stage.cache_gb.high > memory * GIB / GB:
+            found.append(
+                f"{stage.name}: maps {_range(stage.cache_gb)} GB, more than a node's memory: look-ups will wait for its disk."
+            )
+    if sizes["reads"] > MANY_READS:
+        found.append(
+            f"ingest: reducers read {sizes['reads'] / 1e6:.0f} million pieces of spilled files. On object storage each is a request; a larger --memory-gb makes fewer."
+        )
+    if cluster.gpus:
+        found.append("GPUs: none of the stages was ever measured on one, so none is planned with.")
+    return found
+
+
+def _range(estimate: Estimate) -> str:
+    return f"{estimate.low:.1f} to {estimate.high:.1f}"

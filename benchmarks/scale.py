@@ -1,11 +1,11 @@
 """Claim: what a page, an entity and a document cost does not depend on how many there are, nor on how many work on them.
 
 python benchmarks/scale.py --dump samplewiki-pages-articles-multistream.xml.bz2 --word-vectors vectors.bin.gz \\
-    --kb KB --dataset aida:testa.tsv.gz [--train aida:train.tsv.gz] [--raw raw-pages-articles.xml.bz2 ...] [--write]
+    --kb KB --dataset aida:testa.tsv.gz [--write --train aida:train.tsv.gz --raw raw-pages-articles.xml.bz2 ...]
 
-Ingests, embeds and indexes three slices of a dump and links three numbers of documents, on a local Ray of one and of
+Ingests and embeds three slices of a dump and links three numbers of documents, on a local Ray of one and of
 two CPUs. A slice is every n-th stream of the dump, so that all have the same mix of pages. Costs are processor time of
-all processes, of Ray's own too, at the speed that the machine had meanwhile (`deeped_ray/meter.py`). Starting Ray and
+driver and workers, at the speed that the machine had meanwhile (`deeped_ray/meter.py`). Starting Ray and
 importing torch in every worker is measured apart, as `start`. `--write` keeps what was measured as the coefficients of
 `deeped plan`.
 """
@@ -19,7 +19,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import ray
 from _fits import CLAIM, coefficients, report
 from _harness import parser_of, write_json
@@ -34,13 +34,12 @@ from link import MENTIONS, of_equal_size
 
 from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.coefficients import COEFFICIENTS
-from deeped_ray.corpus.config import CorpusConfig
+from deeped_ray.corpus.config import LOT, CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.shuffle import gather, spill
 from deeped_ray.corpus.wikidump import DumpStats, cut_dump, read_dump, read_siteinfo
 from deeped_ray.corpus.wikitext import parse_page
 from deeped_ray.embeddings.config import ShardConfig
-from deeped_ray.embeddings.index import IndexConfig, Kind, build_index
 from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words, read_vectors
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
@@ -56,7 +55,7 @@ from deeped_ray.training.trainer import train_linker
 from deeped_ray.types import Document
 
 SHARES = (1 / 16, 1 / 8, 1 / 4)
-DOCUMENTS = (500, 1_000, 2_000)
+DOCUMENTS = (250, 500, 1_000)
 TRAINING_DOCUMENTS = (50, 100, 200)
 WORKERS = (1, 2)
 CHUNK = 50
@@ -126,7 +125,7 @@ def measured(work: Callable[[], Any], num_workers: int, folder: Path | None = No
 
 def _row(meter: Meter, num_workers: int) -> Row:
     cost = meter.cost
-    return {"workers": num_workers, **cost._asdict(), "core_s": cost.core_s, "tasks_s": cost.worker_s + cost.ray_s}
+    return {"workers": num_workers, **cost._asdict(), "core_s": cost.core_s}
 
 
 def part_mb(kb: KnowledgeBase, name: str, *, prefixes: tuple[str, ...] = ("",)) -> float:
@@ -135,7 +134,7 @@ def part_mb(kb: KnowledgeBase, name: str, *, prefixes: tuple[str, ...] = ("",)) 
 
 
 def measure_builds(args: argparse.Namespace, dumps: Sequence[Path], num_workers: int, folder: Path) -> Iterator[Row]:
-    """Ingest, word vectors, entity vectors and index of every dump, by workers that have all imports behind them."""
+    """Ingest, word vectors and entity vectors of every dump, by workers that have all imports behind them."""
     words = WordVectorConfig(word_vectors=args.word_vectors) if args.word_vectors else MINI_WORDS
     with started(num_workers, lambda: warm_up(folder / "start")) as cost:
         yield {"stage": "start", "size": num_workers, **cost}
@@ -151,7 +150,6 @@ def warm_up(folder: Path) -> None:
     build_corpus(kb, CorpusConfig(min_word_count=2))
     build_words(kb, MINI_WORDS)
     embed_entities(kb, sharding=ShardConfig(shard_words=10_000))
-    build_index(kb, IndexConfig())
     shutil.rmtree(folder)
 
 
@@ -165,8 +163,9 @@ def measure_build(dump: Path, folder: Path, words: WordVectorConfig, num_workers
         "partition_bytes": dump.stat().st_size / config.num_partitions(),
         "words": summary["tokens"],
         "titles": summary["pages"],
-        "names": len(kb.open("corpus").array("titles.entities")),
-        **{name: summary[name] for name in ("entities", "vocabulary", "links", "mentions")},
+        "targets": sum(pq.read_metadata(str(file)).num_rows for file in kb.open("pages").files("titles-*.parquet")),
+        **_names(kb),
+        **{name: summary[name] for name in ("redirects", "entities", "vocabulary", "links", "mentions")},
     }
     disk = {"pages_mb": part_mb(kb, "pages"), "corpus_mb": part_mb(kb, "corpus")}
     disk["work_mb"] = cost["disk_mb"] - sum(disk.values())
@@ -177,9 +176,12 @@ def measure_build(dump: Path, folder: Path, words: WordVectorConfig, num_workers
     yield {"stage": "words", "size": sizes["file_words"], **sizes, **cost, "part_mb": part_mb(kb, "words")}
     _, cost = measured(lambda: embed_entities(kb), num_workers, folder)
     yield {"stage": "embedding", "size": sizes["entities"], **sizes, **cost, "part_mb": part_mb(kb, "vectors")}
-    kind: Kind = "ivf-pq" if sizes["entities"] > 10_000 else "exact"  # what a full dump gets
-    _, cost = measured(lambda: build_index(kb, IndexConfig(index_kind=kind)), num_workers, folder)
-    yield {"stage": "index", "size": sizes["entities"], **sizes, **cost, "part_mb": part_mb(kb, "index")}
+
+
+def _names(kb: KnowledgeBase) -> dict[str, int]:
+    """Titles and redirects that lead to an entity, and how many of these a task holds at once."""
+    names = len(kb.open("corpus").array("titles.entities"))
+    return {"names": names, "lot": min(names, LOT)}
 
 
 def measure_reducer(dump: Path, num_workers: int, folder: Path) -> Iterator[Row]:
@@ -188,24 +190,17 @@ def measure_reducer(dump: Path, num_workers: int, folder: Path) -> Iterator[Row]
         kb = KnowledgeBase(folder / "reducer", create=True)
         _, cost = measured(lambda: build_corpus(kb, CorpusConfig(dump=(str(dump),), partitions=1)), num_workers)
     size = dump.stat().st_size
-    vocabulary = kb.open("corpus").summary()["vocabulary"]
-    yield {"stage": "reducer", "size": size, "partition_bytes": size, "vocabulary": vocabulary, **cost}
+    yield {"stage": "reducer", "size": size, "partition_bytes": size, **_names(kb), **cost}
 
 
-@functools.lru_cache(maxsize=1)
-def linker_of(kb: str) -> Linker:
-    return Linker.open(kb)
+_OPENED: dict[str, Linker] = {}
 
 
 def link_chunk(documents: Sequence[Document], kb: str) -> int:
-    """Task: answers with their reasons, as the endpoint gives them."""
-    return sum(map(len, linker_of(kb).link_batch(documents)))
-
-
-def open_linker(_: int, kb: str) -> int:
-    linker_of(kb)
-    time.sleep(1)  # so that every worker gets one of these
-    return 0
+    """Task: answers with their reasons, as the endpoint gives them; a worker opens its linker once."""
+    if kb not in _OPENED:
+        _OPENED[kb] = Linker.open(kb)
+    return sum(map(len, _OPENED[kb].link_batch(documents)))
 
 
 def link_all(documents: Sequence[Document], kb: str) -> int:
@@ -215,13 +210,14 @@ def link_all(documents: Sequence[Document], kb: str) -> int:
 
 def measure_linking(args: argparse.Namespace, num_workers: int) -> Iterator[Row]:
     kb, documents = str(args.kb), read_dataset(args.dataset)
+    entities = KnowledgeBase(args.kb).open("corpus").summary()["entities"]
     few = of_equal_size(documents, count=2 * CHUNK * num_workers)
-    with started(num_workers, lambda: [*spread(open_linker, range(2 * num_workers), kb), link_all(few, kb)]) as cost:
+    with started(num_workers, lambda: link_all(few, kb)) as cost:
         yield {"stage": "start-linking", "size": num_workers, **cost}
         for size in DOCUMENTS:
             some = of_equal_size(documents, count=size)
             _, cost = measured(functools.partial(link_all, some, kb), num_workers)
-            yield {"stage": "linking", "size": size, "documents": size, "mentions": MENTIONS * size, **cost}
+            yield {"stage": "linking", "size": size, "entities": entities, "mentions": MENTIONS * size, **cost}
 
 
 def measure_training(args: argparse.Namespace, folder: Path) -> Iterator[Row]:
@@ -267,29 +263,33 @@ def measure_markup(dump: Path) -> Row:
 def measure(args: argparse.Namespace) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="deeped-scale-", dir=args.work) as name:
         folder = Path(name)
-        if args.dump:
-            dumps = [slice_of(args.dump, share, folder / f"{share}.xml.bz2") for share in SHARES]
-            redirects = slice_of(args.dump, SHARES[0], folder / MIXED, all_redirects=True)
-        else:
-            dumps, redirects = [MINI_DUMP], None
-        for num_workers in WORKERS:
-            found = [*dumps, *([redirects] if redirects and num_workers == max(WORKERS) else [])]
-            yield from measure_builds(args, found, num_workers, folder)
-            if redirects and num_workers == max(WORKERS):
-                yield from measure_reducer(dumps[1], num_workers, folder)
-        for num_workers in WORKERS:
+        dumps = [slice_of(args.dump, share, folder / f"{share}.xml.bz2") for share in args.shares if args.dump]
+        for num_workers in args.workers:
+            yield from measure_builds(args, dumps or [MINI_DUMP], num_workers, folder)
+        if args.write:
+            yield from measure_for_plan(args, dumps, folder)
+        for num_workers in args.workers if args.kb.exists() else ():
             yield from measure_linking(args, num_workers)
-        if args.train:
-            yield from measure_training(args, folder)
-        yield measure_reads(folder)
-        for dump in args.raw:
-            yield measure_markup(dump)
+
+
+def measure_for_plan(args: argparse.Namespace, dumps: Sequence[Path], folder: Path) -> Iterator[Row]:
+    """What a plan wants to know beside the claim."""
+    num_workers = max(args.workers)
+    mixed = slice_of(args.dump, args.shares[0], folder / MIXED, all_redirects=True)
+    yield from measure_builds(args, [mixed], num_workers, folder)
+    yield from measure_reducer(dumps[1], num_workers, folder)
+    yield from measure_training(args, folder)
+    yield measure_reads(folder)
+    for dump in args.raw:
+        yield measure_markup(dump)
 
 
 def main() -> None:
     args = options()
     if not args.dump:
         print("No --dump: one size only, the mini encyclopedia's, too small to say how anything scales.\n")
+    if not args.kb.exists():
+        print(f"No knowledge base at {args.kb}: linking is not measured. `make demo ONCE=1` makes kb/mini.\n")
     rows = []
     for row in measure(args):
         rows.append(row)
@@ -318,17 +318,15 @@ def options() -> argparse.Namespace:
     parser.add_argument("--word-vectors", help="word2vec or GloVe file (default: learned, d = 100)")
     parser.add_argument("--kb", type=Path, default=Path("kb/mini"), help="with a linker (default: kb/mini)")
     parser.add_argument("--dataset", default="mini:test", help=f"documents to link: {SPECS} (default: mini:test)")
-    parser.add_argument("--train", help="documents to train on, as aida:FILE; without it training is not measured")
-    parser.add_argument(
-        "--raw", type=Path, nargs="*", default=[], help="dumps of raw wikitext, to see what markup costs"
-    )
+    parser.add_argument("--train", help="with --write: documents to train on, as aida:FILE")
+    parser.add_argument("--raw", type=Path, nargs="*", default=[], help="with --write: dumps of raw wikitext")
+    parser.add_argument("--shares", type=float, nargs="*", default=SHARES, help="of the dump (default: three)")
+    parser.add_argument("--workers", type=int, nargs="*", default=WORKERS, help="(default: 1 2)")
     parser.add_argument("--work", type=Path, help="where temporary knowledge bases go (default: as the system says)")
     parser.add_argument("--write", action="store_true", help="keep the result as the coefficients of `deeped plan`")
     args = parser.parse_args()
-    if not (args.kb / "manifest.json").exists():
-        parser.error(f"no knowledge base at {args.kb}: run `make demo ONCE=1` first, or give --kb")
-    if args.write and not (args.dump and args.train and args.raw and args.word_vectors):
-        parser.error("--write wants all that is planned with: --dump, --word-vectors, --train and --raw")
+    if args.write and not (args.dump and args.train and args.raw and args.word_vectors and args.kb.exists()):
+        parser.error("--write wants all that is planned with: --dump, --word-vectors, --kb, --train and --raw")
     return args
 
 

@@ -16,14 +16,14 @@ MIN_SPREAD = 0.1
 DRIFT_PER_DOUBLING = 0.1
 """`benchmarks/scale.py` calls a cost flat that changes by less than 20% over two doublings of the size."""
 BAND = "Bands: what the fits leave unexplained, at least 10%, and 10% more for each doubling beyond what was measured."
-Sizes = Mapping[str, float]
+Sizes = Mapping[str, float | int]
 
 
 class Estimate(NamedTuple):
     """A value, and the factor by which the truth may lie above or below it."""
 
-    value: float
-    factor: float = 1.0
+    value: float | int
+    factor: float | int = 1.0
 
     @property
     def low(self) -> float:
@@ -54,11 +54,11 @@ class Fit(NamedTuple):
     spread: float
     """Largest relative residual."""
     largest: dict[str, float]
-    """The largest of each size that was measured."""
+    """The largest of each size that was measured, where it is a question how far that reaches."""
 
     def at(self, sizes: Sizes) -> Estimate:
         value = self.fixed + sum(unit * sizes[name] for name, unit in self.units.items())
-        beyond = max([1.0, *(sizes[name] / self.largest[name] for name, unit in self.units.items() if unit)])
+        beyond = max([1.0, *(sizes[name] / largest for name, largest in self.largest.items())])
         factor = (1 + max(self.spread, MIN_SPREAD)) * (1 + DRIFT_PER_DOUBLING) ** math.log2(beyond)
         return Estimate(value, factor)
 

@@ -36,7 +36,7 @@ class Cost(NamedTuple):
     worker_s: float
     """Of Ray's workers."""
     ray_s: float
-    """Of Ray's own processes, and of any other child."""
+    """Of Ray's own processes, and of any other child: a fiftieth of a core, by the clock rather than by the work."""
     driver_gib: float
     """Most memory of this process that no file backs."""
     worker_gib: float
@@ -49,7 +49,8 @@ class Cost(NamedTuple):
 
     @property
     def core_s(self) -> float:
-        return self.driver_s + self.worker_s + self.ray_s
+        """Of the work, wherever it was done."""
+        return self.driver_s + self.worker_s
 
 
 class _Process(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 from deeped_ray.coefficients import NOTHING, Coefficients, Estimate, Sizes, measured, total
-from deeped_ray.corpus.config import partitions_for, shard_bytes_for
+from deeped_ray.corpus.config import LOT, partitions_for, shard_bytes_for
 from deeped_ray.types import DeepEdError
 
 SPILLED_KINDS = 7
@@ -31,6 +31,7 @@ class Workload:
     redirects: Annotated[int, "redirects of the dump; default: 1.6 a page"] = 0
     words_per_page: Annotated[float, "words of text per article"] = 650.0
     dump_gb: Annotated[float, "the dump as it lies on disk, bzip2; default: 4.9 bytes a word, with its markup"] = 0.0
+    targets: Annotated[int, "distinct titles and link targets; default: titles, redirects, and one more a page"] = 0
     entities: Annotated[int, "entities; default: 1.2 a page, since titles that are linked twice count too"] = 0
     dimension: Annotated[int, "d, the width of word and entity vectors"] = 300
     file_words: Annotated[int, "words in the file of word vectors; GoogleNews has 3 million"] = 3_000_000
@@ -55,6 +56,10 @@ class Workload:
     @property
     def num_redirects(self) -> int:
         return self.redirects or round(1.6 * self.num_pages)
+
+    @property
+    def num_targets(self) -> int:
+        return self.targets or 2 * self.num_pages + self.num_redirects
 
     @property
     def num_entities(self) -> int:
@@ -96,7 +101,7 @@ class Cluster:
         return self.nodes * self.cores_per_node
 
 
-def sizes_of(work: Workload, cluster: Cluster, known: Coefficients) -> dict[str, float]:
+def sizes_of(work: Workload, cluster: Cluster, known: Coefficients) -> Sizes:
     """Everything that coefficients are multiplied with."""
     memory_bytes = int(cluster.memory_gb * GIB)
     partitions = partitions_for(work.dump_bytes, memory_bytes)
@@ -105,7 +110,9 @@ def sizes_of(work: Workload, cluster: Cluster, known: Coefficients) -> dict[str,
         "workers": cluster.cores,
         "words": work.num_words,
         "titles": work.num_pages + work.num_redirects,
+        "targets": work.num_targets,
         "names": work.num_names,
+        "lot": min(work.num_names, LOT),
         "entities": work.num_entities,
         "vocabulary": known.vocabulary_of(work.num_words),
         "file_words": work.file_words,
@@ -124,11 +131,14 @@ class Stage:
     """What a stage takes; memory in GiB that no file backs, disk in GB."""
 
     name: str
-    core_s: Estimate
-    driver_s: Estimate
-    """The part of it that one process does alone."""
     cores: int
-    """That can share in the rest."""
+    """That can share in the work, where it can be shared."""
+    driver_s: Estimate = NOTHING
+    """Processor time of what one process does alone."""
+    shared_s: Estimate = NOTHING
+    """Of what is spread over cores."""
+    start_s: Estimate = NOTHING
+    """Of imports, and of opening what is needed, in all workers."""
     driver_gib: Estimate | None = None
     worker_gib: Estimate | None = None
     disk_gb: Estimate = NOTHING
@@ -139,13 +149,13 @@ class Stage:
     """On every node, if the knowledge base is on object storage: what its processes map."""
 
     @property
-    def wall_s(self) -> Estimate:
-        return total(self.driver_s, self.shared_s)
+    def core_s(self) -> Estimate:
+        return total(self.driver_s, self.shared_s, self.start_s)
 
     @property
-    def shared_s(self) -> Estimate:
-        """Of the wall-clock, what more cores would shorten."""
-        return Estimate((self.core_s.value - self.driver_s.value) / self.cores, self.core_s.factor)
+    def wall_s(self) -> Estimate:
+        """If storage keeps up."""
+        return total(self.driver_s, total(self.shared_s, self.start_s).times(1 / self.cores))
 
 
 @dataclass(frozen=True)
@@ -190,16 +200,22 @@ def make_plan(work: Workload, cluster: Cluster, known: Coefficients | None = Non
     return Plan(work, cluster, stages, serving, bottleneck(stages), warnings(cluster, stages, sizes), known.made)
 
 
+def _start(stage: str, sizes: Sizes, cluster: Cluster, known: Coefficients) -> Estimate:
+    return total(*(known.seconds(stage, who, sizes, cluster.speed) for who in ("driver_s", "worker_s")))
+
+
 def _ingest(_: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Stage:
-    driver_s = known.seconds("ingest", "driver_s", sizes, cluster.speed)
-    tasks = [("ingest", "tasks_s"), ("reads", "core_s"), ("markup", "core_s"), ("start", "core_s")]
+    tasks = [("ingest", "worker_s"), ("reads", "core_s"), ("markup", "core_s")]
+    # by arithmetic: a dictionary with the words, of which the sample has too few to show
+    vocabulary_gib = Estimate(200 * sizes["vocabulary"] / GIB, 1.5)
     return Stage(
         name="ingest",
-        core_s=total(driver_s, *(known.seconds(*task, sizes, cluster.speed) for task in tasks)),
-        driver_s=driver_s,
         cores=cluster.cores,
+        driver_s=known.seconds("ingest", "driver_s", sizes, cluster.speed),
+        shared_s=total(*(known.seconds(*task, sizes, cluster.speed) for task in tasks)),
+        start_s=_start("start", sizes, cluster, known),
         driver_gib=known.at("ingest", "driver_gib", sizes),
-        worker_gib=known.at("ingest", "worker_gib", sizes),
+        worker_gib=total(known.at("ingest", "worker_gib", sizes), vocabulary_gib),
         disk_gb=total(*(known.gb("ingest", part, sizes) for part in ("pages_mb", "corpus_mb"))),
         work_gb=known.gb("ingest", "work_mb", sizes),
         cache_gb=known.gb("ingest", "names_mb", sizes),
@@ -207,13 +223,12 @@ def _ingest(_: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) ->
 
 
 def _words(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Stage:
-    core_s = known.seconds("words", "driver_s", sizes, cluster.speed)
+    """Read from a file; learning them is for small corpora, and was not measured."""
     matrix_gb = 4 * work.dimension * sizes["vocabulary"] / GB
     return Stage(
         name="word vectors",
-        core_s=core_s,
-        driver_s=core_s,
         cores=1,
+        driver_s=known.seconds("words", "driver_s", sizes, cluster.speed),
         # by arithmetic: the vectors as read, stacked, and scaled to unit length
         driver_gib=Estimate(0.4 + 3 * matrix_gb * GB / GIB, 1.5),
         disk_gb=Estimate(matrix_gb, 1.5),
@@ -221,16 +236,16 @@ def _words(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) 
 
 
 def _embedding(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Stage:
-    driver_s = known.seconds("embedding", "driver_s", sizes, cluster.speed)
-    tasks = [("embedding", "tasks_s"), ("start", "core_s")]
     vectors_gb = known.gb("embedding", "part_mb", sizes).times(work.dimension / known.dimension)
     return Stage(
         name="entity vectors",
-        core_s=total(driver_s, *(known.seconds(*task, sizes, cluster.speed) for task in tasks)),
-        driver_s=driver_s,
         cores=cluster.cores,
-        driver_gib=known.at("embedding", "driver_gib", sizes),
-        worker_gib=known.at("embedding", "worker_gib", sizes),
+        driver_s=known.seconds("embedding", "driver_s", sizes, cluster.speed),
+        shared_s=known.seconds("embedding", "worker_s", sizes, cluster.speed),
+        start_s=_start("start", sizes, cluster, known),
+        # by arithmetic: x'_w as made and as read again, and some numbers for each entity
+        driver_gib=Estimate(0.4 + (8 * work.dimension * sizes["vocabulary"] + 50 * work.num_entities) / GIB, 1.5),
+        worker_gib=known.at("shard", "worker_gib", sizes),
         disk_gb=vectors_gb,
         work_gb=vectors_gb,
         cache_gb=total(known.gb("ingest", "corpus_mb", sizes), _words(work, cluster, sizes, known).disk_gb),
@@ -241,9 +256,8 @@ def _index(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) 
     """FAISS takes all cores of one node; names are sorted by one."""
     return Stage(
         name="index",
-        core_s=known.seconds("index", "core_s", sizes, cluster.speed),
-        driver_s=NOTHING,
         cores=cluster.cores_per_node,
+        shared_s=known.seconds("index", "core_s", sizes, cluster.speed),
         driver_gib=known.at("index", "driver_gib", sizes),
         disk_gb=known.gb("index", "part_mb", sizes).times(work.dimension / known.dimension),
         cache_gb=_embedding(work, cluster, sizes, known).disk_gb,
@@ -254,9 +268,8 @@ def _training(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficient
     mentions = {**sizes, "mentions": work.training_mentions * work.seeds}
     return Stage(
         name="training",
-        core_s=known.seconds("training", "core_s", mentions, cluster.speed),
-        driver_s=NOTHING,
         cores=min(cluster.cores_per_node, TRAINING_CORES),
+        shared_s=known.seconds("training", "core_s", mentions, cluster.speed),
         worker_gib=known.at("training", "worker_gib", mentions),
         disk_gb=known.gb("training", "part_mb", mentions),
         cache_gb=_served_gb(work, cluster, sizes, known),
@@ -265,12 +278,12 @@ def _training(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficient
 
 def _linking(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Stage:
     mentions = {**sizes, "mentions": work.documents * work.mentions_per_document}
-    tasks = [("linking", "core_s"), ("start-linking", "core_s")] if work.documents else []
+    is_asked = work.documents > 0
     return Stage(
         name="linking a corpus",
-        core_s=total(*(known.seconds(*task, mentions, cluster.speed) for task in tasks)),
-        driver_s=NOTHING,
         cores=cluster.cores,
+        shared_s=known.seconds("linking", "core_s", mentions, cluster.speed) if is_asked else NOTHING,
+        start_s=_start("start-linking", mentions, cluster, known) if is_asked else NOTHING,
         worker_gib=_linker_gib(mentions, known),
         cache_gb=_served_gb(work, cluster, sizes, known),
     )
@@ -319,7 +332,7 @@ def bottleneck(stages: Sequence[Stage]) -> str:
     longest = max(stages, key=lambda stage: stage.wall_s.value)
     everything = sum(stage.wall_s.value for stage in stages)
     share = f"{longest.name}, {longest.wall_s.value / everything:.0%} of the wall-clock"
-    if longest.driver_s.value > longest.shared_s.value:
+    if longest.driver_s.value > longest.wall_s.value / 2:
         return f"{share}; most of that is the driver's own work on one core, which more nodes do not shorten"
     if longest.name == "index":
         return f"{share}; it is built on one node, so more nodes do not shorten it, but more cores in one do"

@@ -11,6 +11,9 @@ from deeped_ray.mini import MINI_DUMP
 from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 
+LOT = 250_000
+"""Names, or distinct (mention, entity) pairs, that a task holds before it spills them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:

@@ -16,6 +16,7 @@ import functools
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -277,7 +278,7 @@ def measure_for_plan(args: argparse.Namespace, dumps: Sequence[Path], folder: Pa
     num_workers = max(args.workers)
     mixed = slice_of(args.dump, args.shares[0], folder / MIXED, all_redirects=True)
     yield from measure_builds(args, [mixed], num_workers, folder)
-    yield from measure_reducer(dumps[1], num_workers, folder)
+    yield from measure_reducer(dumps[-1], num_workers, folder)
     yield from measure_training(args, folder)
     yield measure_reads(folder)
     for dump in args.raw:
@@ -302,13 +303,10 @@ def main() -> None:
 
 def _command(args: argparse.Namespace) -> str:
     """As it was given, without folders: they are nobody else's."""
-    words = ["benchmarks/scale.py"]
+    words = ["benchmarks/scale.py", "--write"]
     for name in ("dump", "word_vectors", "kb", "dataset", "train", "raw"):
-        value = vars(args)[name]
-        words += [
-            f"--{name.replace('_', '-')}",
-            *(Path(each).name for each in (value if isinstance(value, list) else [value])),
-        ]
+        values = vars(args)[name] if name == "raw" else [vars(args)[name]]
+        words += [f"--{name.replace('_', '-')}", *(re.sub(r"[^:]*/", "", str(value)) for value in values)]
     return " ".join(words)
 
 

@@ -23,8 +23,9 @@ from deeped_ray.linking.detection import DetectionConfig, Span, open_detector
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.options import USER_ERROR, OneLineParser, add_options, config_from
-from deeped_ray.plan import Cluster, Workload, make_plan
+from deeped_ray.plan import make_plan
 from deeped_ray.types import DeepEdError
+from deeped_ray.workload import Cluster, Workload
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

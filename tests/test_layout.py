@@ -19,6 +19,7 @@ RANKS = {
     "local_ray": 1,
     "meter": 1,
     "coefficients": 1,
+    "workload": 1,
 }
 RANKS |= {"corpus": 2, "plan": 2, "embeddings": 3, "linking": 4, "evaluation": 5, "training": 6, "cli": 7, "demo": 7}
 USES_RAY = {"spread.py", "trainer.py", "local_ray.py", "demo.py"}

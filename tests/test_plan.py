@@ -10,7 +10,8 @@ import pytest
 
 from deeped_ray.cli import main
 from deeped_ray.coefficients import COEFFICIENTS, Coefficients, Estimate, Fit, measured, total
-from deeped_ray.plan import Cluster, Workload, bottleneck, make_plan, sizes_of
+from deeped_ray.plan import bottleneck, make_plan, sizes_of
+from deeped_ray.workload import Cluster, Workload
 
 REPOSITORY = Path(__file__).parent.parent
 ENWIKI = Workload(preset="enwiki", documents=1_000_000)
@@ -118,7 +119,7 @@ def test_the_bottleneck_is_the_longest_stage() -> None:
 
 def test_coefficients_name_their_benchmark() -> None:
     made = measured().made
-    assert made["by"].startswith("benchmarks/scale.py --dump ")
+    assert made["by"].startswith("benchmarks/scale.py --write ")
     assert {"on", "machine", "probe_s", "dimension"} <= set(made)
     assert "/" not in made["by"].removeprefix("benchmarks/")
 

@@ -172,11 +172,11 @@ def plan_text(plan: Plan) -> str:
         f"\nBottleneck: {plan.bottleneck}.",
         f"Serving {work.documents_per_s:g} documents/s: {serving.replicas} replicas of one core, {serving.documents_per_s.value:.0f} documents/s and"
         f" {_amount(serving.replica_gib)} GiB each; {_amount(serving.mapped_gb)} GB mapped on every node.",
-        *plan.warnings,
+        "\n".join(plan.warnings),
         f"{BAND}\nMeasured on {made['on']}, {made['machine']}: {made['by']}"
-        "\nGPU-hours: no stage was measured on a GPU, and none needs one. Memory is what no file backs, in GiB; disk in GB.",
+        "\nNo stage was measured on a GPU, and none needs one. Memory is what no file backs. Wall-clock is what it takes if storage keeps up.",
     ]
-    return "\n\n".join(sections)
+    return "\n\n".join(filter(None, sections))
 
 
 _PLAN_COLUMNS = [

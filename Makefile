@@ -8,10 +8,10 @@ AUDIT := $(VENV)/audit
 LOCKS := requirements.lock requirements-dev.lock
 BENCHMARKS := corpus mentions embed_entities embed_scale train_linker link link_corpus serve
 
-.PHONY: help demo test setup check audit lock format config bench serve clean
+.PHONY: help demo test setup check audit lock format config bench bench-scale serve clean
 
 help: ## show these targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 24
 
 demo: $(READY) ## dump in, linked text out: the whole path on a local Ray (ONCE=1: do not keep serving)
 	@$(BIN)/python -m deeped_ray.demo
@@ -43,6 +43,9 @@ config: $(READY) ## write serve/config.yaml from the settings in serve/config.py
 bench: $(READY) ## benchmarks that need no data but kb/mini; JSON goes to benchmarks/results/
 	@mkdir -p benchmarks/results
 	@for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || exit 1; done
+
+bench-scale: $(READY) ## ingest, embedding and linking at three sizes, by 1 and 2 workers: make bench-scale ARGS='--dump FILE --kb KB'
+	@$(BIN)/python benchmarks/scale.py $(ARGS)
 
 serve: $(READY) ## serve a finished knowledge base: make serve KB=folder [PORT=8000]
 	@$(BIN)/python -m deeped_ray.demo --serve-only --kb $(KB) $(if $(PORT),--port $(PORT))

@@ -18,12 +18,14 @@ from deeped_ray.evaluation.datasets import SPECS
 from deeped_ray.evaluation.detection import evaluate_detection, evaluate_end_to_end
 from deeped_ray.evaluation.relatedness import RelatednessConfig, relatedness
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate, write_json
-from deeped_ray.evaluation.tables import describe, detection_table, report_text, table
+from deeped_ray.evaluation.tables import describe, detection_table, plan_text, report_text, table
 from deeped_ray.linking.detection import DetectionConfig, Span, open_detector
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.options import USER_ERROR, OneLineParser, add_options, config_from
+from deeped_ray.plan import make_plan
 from deeped_ray.types import DeepEdError
+from deeped_ray.workload import Cluster, Workload
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,6 +132,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_options(related, RelatednessConfig)
 
+    plan = _command(
+        commands,
+        "plan",
+        _plan,
+        "say what a knowledge base will cost: memory, disk, core-hours, and what holds it up",
+        "deeped plan --preset enwiki --documents 1000000 --nodes 8",
+        kb_option=False,
+    )
+    add_options(plan, Workload)
+    add_options(plan, Cluster)
+
     info = _command(commands, "info", _info, "show what a knowledge base holds", "deeped info KB", kb_option=False)
     info.add_argument("kb", metavar="KB", help="knowledge-base folder")
     info.add_argument("--verify", action="store_true", help="read every file and compare it with its checksum")
@@ -230,6 +243,11 @@ def _relatedness(args: argparse.Namespace) -> tuple[Any, str]:
         raise DeepEdError("Give at least one --dataset: kore:FILE, pairs:FILE or ceccarelli:FILE.")
     scores = relatedness(KnowledgeBase(args.kb), config)
     return scores, "\n\n".join(table(list(row), [tuple(row.values())]) for row in scores)
+
+
+def _plan(args: argparse.Namespace) -> tuple[Any, str]:
+    plan = make_plan(config_from(args, Workload), config_from(args, Cluster))
+    return plan.to_json(), plan_text(plan)
 
 
 def _info(args: argparse.Namespace) -> tuple[Any, str]:

@@ -20,9 +20,13 @@ RANKS = {
     "storage": 1,
     "lease": 1,
     "local_ray": 1,
+    "meter": 1,
+    "coefficients": 1,
+    "workload": 1,
 }
 RANKS |= {
     "corpus": 2,
+    "plan": 2,
     "embeddings": 3,
     "linking": 4,
     "evaluation": 5,

@@ -11,6 +11,9 @@ from deeped_ray.mini import MINI_DUMP
 from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 
+LOT = 250_000
+"""Names, or distinct (mention, entity) pairs, that a task holds before it spills them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
@@ -65,10 +68,18 @@ class CorpusConfig:
 
     @property
     def shard_bytes(self) -> int:
-        """A worker's peak grows by about 60 bytes per byte of a bzip2 dump's shard."""
-        return math.ceil(self.shard_mb * 2**20) or min(4 * 2**20, self.memory_bytes // 256)
+        return math.ceil(self.shard_mb * 2**20) or shard_bytes_for(self.memory_bytes)
 
     def num_partitions(self) -> int:
-        """A reducer sorts its share of the counts, about 20 bytes per byte of dump, in half of its memory."""
         total = sum(path.num_bytes() for path in [*self.dumps(), *(source.path for source in self.sources())])
-        return self.partitions or max(16, math.ceil(40 * total / self.memory_bytes))
+        return self.partitions or partitions_for(total, self.memory_bytes)
+
+
+def shard_bytes_for(memory_bytes: int) -> int:
+    """A worker's peak grows by about 60 bytes per byte of a bzip2 dump's shard."""
+    return min(4 * 2**20, memory_bytes // 256)
+
+
+def partitions_for(dump_bytes: float, memory_bytes: int) -> int:
+    """A reducer sorts its share of the counts, about 20 bytes per byte of dump, in half of its memory."""
+    return max(16, math.ceil(40 * dump_bytes / memory_bytes))

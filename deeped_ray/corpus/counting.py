@@ -13,7 +13,7 @@ from deeped_ray.arrow import read_table
 from deeped_ray.artifacts import Part, share
 from deeped_ray.compressed import read_lines
 from deeped_ray.corpus import cooccurrence, entities, heldout, occurrences, priors
-from deeped_ray.corpus.config import CorpusConfig
+from deeped_ray.corpus.config import LOT, CorpusConfig
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS
 from deeped_ray.corpus.occurrences import SequenceIndex
 from deeped_ray.corpus.pages import page_shards, read_pages
@@ -35,8 +35,6 @@ from deeped_ray.text import content_words, normalize_mention, normalize_title
 from deeped_ray.types import DeepEdError
 
 GRAPH = "links"
-_LOT = 250_000
-"""Names, or distinct (mention, entity) pairs, that a task holds before it spills them."""
 
 
 def count_corpus(pages: Part, config: CorpusConfig, work: Location, folder: Path) -> float:
@@ -51,7 +49,7 @@ def count_corpus(pages: Part, config: CorpusConfig, work: Location, folder: Path
     if config.persons:
         is_person[_read_persons(Location(config.persons), folder)] = True
     num_words = _write_vocabulary(pages, config.min_word_count, folder)
-    lots = [*range(0, len(read_strings(folder, "titles")), _LOT)]
+    lots = [*range(0, len(read_strings(folder, "titles")), LOT)]
     names = share("names", folder, work, ("titles.*", "vocabulary.*"))
     peaks = [run_tasks("names", "lots of titles", _spill_names, lots, work, names, num_partitions)]
     page_ids = titles["page_id"].to_numpy()[resolution.row_of_entity[: resolution.num_pages]]
@@ -152,8 +150,8 @@ def _read_persons(path: Location, folder: Path) -> list[int]:
 
 def _spill_names(start: int, work: Location, names: Part, num_partitions: int) -> float:
     """Task: titles and redirects enter the mention table beside the links."""
-    titles = read_strings(names.path, "titles").slice(start, _LOT).to_pylist()
-    found = names.array("titles.entities")[start : start + _LOT].tolist()
+    titles = read_strings(names.path, "titles").slice(start, LOT).to_pylist()
+    found = names.array("titles.entities")[start : start + LOT].tolist()
     spill_by_hash(work / f"mentions-titles-{start:010d}.arrow", priors.title_mentions(titles, found), num_partitions)
     return peak_memory_gib()
 
@@ -258,7 +256,7 @@ def _spill_source(item: tuple[int, int, SourceShard], work: Location, shared: Pa
         total["prior_counts" if entity >= 0 else "prior_counts_without_entity"] += 1
         if entity >= 0:
             counts[found.mention, entity] += found.support
-        if len(counts) >= _LOT:
+        if len(counts) >= LOT:
             spill_lot()
     spill_lot()
     _finished(work, source, place).write_json(total)

@@ -11,14 +11,12 @@ the old one memory-mapped keep it. On object storage, readers fetch the files of
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
@@ -32,7 +30,7 @@ import numpy.typing as npt
 
 from deeped_ray import __version__
 from deeped_ray.lease import sole_writer
-from deeped_ray.storage import Address, Location, cache_folder, temporary_folder
+from deeped_ray.storage import Address, Location, cache_folder, caching, temporary_folder
 from deeped_ray.types import DeepEdError
 
 FORMAT = 5
@@ -48,8 +46,6 @@ MAKERS = {
 # longer than everything else a reader does at start; their size is always checked.
 HASH_ON_OPEN_BYTES = 16 * 2**20
 _RECORD_FIELDS = {"id", "folder", "config", "parents", "files"}
-CACHE_DAYS = 7
-"""A node keeps what it has fetched for this long after it was last asked for."""
 
 
 class ArtifactError(DeepEdError):
@@ -110,15 +106,11 @@ class Part:
         if self.location.path is not None:
             return self.location.path
         folder = cache_folder() / "parts" / f"{self.name}-{self.id}"
-        missing = [file for file in files if not (folder / file).exists()]
-        if missing:
-            folder.mkdir(parents=True, exist_ok=True)
-            with open(folder.with_suffix(".lock"), "a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # one process of the node fetches, the others wait for it
-                for file in missing:
+        if not all((folder / file).exists() for file in files):
+            with caching(folder):
+                for file in files:
                     self._fetch(file, folder / file)
-            _forget_old_parts(folder.parent)
-        os.utime(folder)
+        os.utime(folder)  # asked for just now
         return folder
 
     def _fetch(self, file: str, target: Path) -> None:
@@ -127,7 +119,12 @@ class Part:
         target.parent.mkdir(parents=True, exist_ok=True)
         arriving = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
         try:
-            (self.location / file).fetch(arriving)
+            try:
+                (self.location / file).fetch(arriving)
+            except FileNotFoundError as error:
+                raise ArtifactError(
+                    f"{self.location / file} is gone: the {self.name} part was replaced while it was read. Start again."
+                ) from error
             if _checksum(Location(arriving)) != self.record["files"][file]:
                 raise ArtifactError(
                     f"{self.location / file} does not match its checksum. Run {MAKERS.get(self.name, 'its job')} again."
@@ -451,14 +448,6 @@ def _damage(part: Part, *, full: bool) -> str | None:
         if (full or is_small) and _checksum(part.location / file) != expected:
             return f"{file} does not match its checksum"
     return None
-
-
-def _forget_old_parts(cache: Path) -> None:
-    """Remove parts that no process of this node has asked for in days; who has mapped them keeps them."""
-    oldest = time.time() - CACHE_DAYS * 86400
-    for folder in cache.iterdir():
-        if folder.is_dir() and folder.stat().st_mtime < oldest:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -8,6 +8,7 @@ longer and longer apart, for `DEEPED_STORAGE_PATIENCE_S` seconds.
 
 import contextlib
 import errno
+import fcntl
 import fnmatch
 import functools
 import json
@@ -39,6 +40,8 @@ _FINAL = re.compile(
 )
 """In pyarrow's messages, what no second try will mend."""
 _BLOCK_BYTES = 8 * 2**20
+CACHE_DAYS = 7
+"""A node keeps what it has fetched for this long after it was last asked for."""
 
 
 Address: TypeAlias = "str | os.PathLike[str] | Location"
@@ -216,11 +219,10 @@ class Location:
         if not self.exists():
             raise StorageError(f"Cannot read {self}: there is no such file.")
         folder = cache_folder() / "files" / str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self} {self.version()}"))
-        target = folder / self.name
-        if not target.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            self.fetch(target)
-        return target
+        with caching(folder):
+            if not (folder / self.name).exists():
+                self.fetch(folder / self.name)
+        return folder / self.name
 
     @contextlib.contextmanager
     def fetched(self) -> Iterator[Path]:
@@ -356,6 +358,21 @@ def find_files(pattern: str) -> list[Location]:
 def _open(address: str) -> Any:
     file_system, path = _file_system(address)
     return open(path, "rb") if file_system is _local() else file_system.open_input_file(path)
+
+
+@contextlib.contextmanager
+def caching(folder: Path) -> Iterator[None]:
+    """One process of the node at a time fills a folder of its cache; folders that nobody asks for are forgotten."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_suffix(".lock"), "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    os.utime(folder)
+    oldest = time.time() - CACHE_DAYS * 86400
+    for other in [*folder.parent.iterdir(), *(cache_folder() / "temporary").glob(".*")]:
+        with contextlib.suppress(FileNotFoundError):  # another process may be at it too
+            if other.is_dir() and other.stat().st_mtime < oldest:
+                shutil.rmtree(other, ignore_errors=True)  # who has mapped what is in it keeps that
 
 
 @contextlib.contextmanager

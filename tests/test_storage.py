@@ -1,5 +1,6 @@
 """The same files on a disk and behind a real S3 API."""
 
+import os
 import pickle
 from pathlib import Path
 
@@ -182,3 +183,21 @@ def test_a_part_whose_storage_fails_for_good_leaves_the_old_one(kb: KnowledgeBas
     assert kb.open("pages").array("numbers").tolist() == [1] * 10
     write_part(kb, value=2)
     assert kb.open("pages").array("numbers").tolist() == [2] * 10
+
+
+def test_a_part_that_was_replaced_while_it_was_read_is_told(kb: KnowledgeBase) -> None:
+    write_part(kb, value=1)
+    part = kb.open("pages")
+    write_part(kb, value=2)
+    with pytest.raises(ArtifactError, match="was replaced while it was read"):
+        part.array("numbers")
+
+
+def test_a_node_forgets_what_nobody_asks_for(kb: KnowledgeBase) -> None:
+    write_part(kb, "pages")
+    old = kb.open("pages").path
+    week = 8 * 86400
+    os.utime(old, (old.stat().st_atime - week, old.stat().st_mtime - week))
+    write_part(kb, "corpus", value=3)
+    assert kb.open("corpus").path.exists()
+    assert not old.exists()

@@ -102,12 +102,12 @@ def report(rows: Sequence[Row]) -> str:
     verdicts: list[list[object]] = []
     for stage, (quantity, unit, per) in UNITS.items():
         found = [row for row in at_one_speed(rows) if row["stage"] == stage and not row.get("mixed")]
-        if len({row["size"] for row in found}) < 2:
+        if len({row["size"] for row in found}) < 2:  # of one size there is nothing to say but what it cost
+            lines += [_line(row, stage, unit, per, per * row[quantity] / row["size"], "-") for row in found]
             continue
         line = fit(found, quantity, ["workers", "size"])
         costs = [(row, per * row[quantity] / row["size"], per * _net(row, quantity, line)) for row in found]
-        for row, raw, net in costs:
-            lines.append([stage, row["workers"], f"{row['size'] / per:,.3g} {unit}", row["driver_s"], raw, net])
+        lines += [_line(row, stage, unit, per, raw, net) for row, raw, net in costs]
         verdicts.append([stage, line.units["workers"], per * line.units["size"], *_ratios(costs)])
     headers = ["stage", "workers", "size", "driver core-s", "core-s per unit", "without the fixed part"]
     ratios = [
@@ -119,7 +119,11 @@ def report(rows: Sequence[Row]) -> str:
         "by workers",
         "flat",
     ]
-    return "\n\n".join([CLAIM, table(headers, lines), table(ratios, verdicts)])
+    return "\n\n".join([CLAIM, table(headers, lines), *([table(ratios, verdicts)] if verdicts else [])])
+
+
+def _line(row: Row, stage: str, unit: str, per: int, raw: float, net: object) -> list[object]:
+    return [stage, row["workers"], f"{row['size'] / per:,.3g} {unit}", row["driver_s"], raw, net]
 
 
 def _net(row: Row, quantity: str, line: Fit) -> float:

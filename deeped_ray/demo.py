@@ -1,6 +1,6 @@
 """`make demo`: the whole path on this machine, by the same commands a cluster would get.
 
-Starts a private Ray head, runs every stage by `ray job submit` on the mini encyclopedia, deploys the Serve app, sends it
+Starts a private Ray head, runs all stages by `ray job submit` on the mini encyclopedia, deploys the Serve app, sends it
 a request, prints the answer. Then it keeps serving in a terminal, or, without one or with ONCE=1, ends what it started.
 """
 
@@ -26,17 +26,6 @@ from deeped_ray.local_ray import LocalRay, executable, free_ports, local_ray, op
 from deeped_ray.types import DeepEdError
 
 ROOT = Path(__file__).resolve().parent.parent
-# A corpus of 30,000 words carries neither 300 dimensions nor words seen 10 times, and 72 documents need more epochs of
-# smaller steps, and fewer weights, than AIDA's 946.
-STAGES: list[tuple[str, list[str]]] = [
-    (
-        "build_corpus",
-        ["--dimension", "100", "--min-word-count", "2", "--ppmi-window", "30", "--shard-mb", "0.1"],
-    ),
-    ("embed_entities", ["--shard-words", "20000"]),
-    ("build_index", []),
-    ("train_linker", ["--epochs", "15", "--documents-per-step", "2", "--forms", "diagonal"]),
-]
 SENTENCE = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
 _WORKER = re.compile(r"\x1b\[\d+m\(\w+ pid=\d+\)\x1b\[0m ")
 _NOISE = re.compile(
@@ -74,21 +63,20 @@ def run_demo(kb: Path, *, port: int | None, keep_serving: bool) -> None:
     start = time.monotonic()
     _say("starting a private Ray head")
     with local_ray() as ray:
-        for stage, options in STAGES:
-            run_stage(ray, kb, stage, options)
+        run_job(ray, kb, "pipeline", "--until", "train_linker")
         _say("deploying serve.app:build")
         url = deploy(ray, kb, port=port)
         _say(f"POST {url}/link")
         print(render(SENTENCE, post_link(url, SENTENCE)))
-        run_stage(ray, kb, "evaluate", [])
+        run_job(ray, kb, "evaluate")
         print(f"done in {time.monotonic() - start:.0f} s; knowledge base: {kb}")
         if keep_serving:
             wait_for_interrupt(url, ray)
 
 
-def run_stage(ray: LocalRay, kb: Path, stage: str, options: list[str]) -> None:
-    _say(f"ray job submit --working-dir . -- python jobs/{stage}.py --kb {kb.name} {' '.join(options)}")
-    submit(ray, ["python", f"jobs/{stage}.py", "--kb", str(kb), *options])
+def run_job(ray: LocalRay, kb: Path, job: str, *options: str) -> None:
+    _say(" ".join(["ray job submit --working-dir . -- python", f"jobs/{job}.py", "--kb", kb.name, *options]))
+    submit(ray, ["python", f"jobs/{job}.py", "--kb", str(kb), *options])
 
 
 def serve_only(kb: Path, *, port: int | None) -> None:

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 from _harness import finish, parser_of
 
-from deeped_ray.artifacts import Part
 from deeped_ray.corpus.priors import MentionTable, join_folded, reduce_mentions
 from deeped_ray.corpus.shuffle import concatenate_arrays, concatenate_offsets, spill_by_hash
 from deeped_ray.corpus.strings import hashes_of, read_strings, write_hashed_strings
+from deeped_ray.parts import Part
 from deeped_ray.progress import Progress
 from deeped_ray.storage import Location
 

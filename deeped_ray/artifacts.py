@@ -14,143 +14,30 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timezone
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from deeped_ray import __version__
 from deeped_ray.lease import sole_writer
-from deeped_ray.storage import Address, Location, cache_folder, caching, temporary_folder
+from deeped_ray.parts import (
+    MAKERS,
+    ArtifactError,
+    FormatError,
+    Part,
+    check_records,
+    checksums_of,
+    damage_of,
+    id_of,
+)
+from deeped_ray.storage import Address, Location, temporary_folder
 from deeped_ray.types import DeepEdError
 
 FORMAT = 5
-MAKERS = {
-    "pages": "jobs/build_corpus.py",
-    "corpus": "jobs/build_corpus.py",
-    "words": "jobs/build_corpus.py",
-    "vectors": "jobs/embed_entities.py",
-    "index": "jobs/build_index.py",
-    "linker": "jobs/train_linker.py",
-}
-# Small files are hashed whenever their part is opened. Large ones only by `verify`, since hashing gigabytes would take
-# longer than everything else a reader does at start; their size is always checked.
-HASH_ON_OPEN_BYTES = 16 * 2**20
-_RECORD_FIELDS = {"id", "folder", "config", "parents", "files"}
-
-
-class ArtifactError(DeepEdError):
-    """A part is missing, stale or damaged: its job makes it anew."""
-
-
-class FormatError(DeepEdError):
-    """The knowledge base cannot be read by this version: no job mends that."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """One part: `part.path / "vectors.npy"`, or `part.array("vectors")`. Any node can be handed one."""
-
-    name: str
-    id: str
-    location: Location
-    record: Mapping[str, Any]
-
-    @property
-    def config(self) -> dict[str, Any]:
-        return dict(self.record["config"])
-
-    @property
-    def path(self) -> Path:
-        """A folder of this node with all files of the part."""
-        return self._on_this_node(list(self.record.get("files", ())))
-
-    def array(self, name: str) -> npt.NDArray[Any]:
-        """A memory-mapped, read-only array: processes of one node share its pages."""
-        file = f"{name}.npy"
-        path = self._on_this_node([file]) / file
-        try:
-            array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:  # also for arrays of objects, whose loading would run code
-            raise ArtifactError(
-                f"{path} is no array that is loaded: {error}. Run {MAKERS[self.name]} again."
-            ) from error
-        return array
-
-    def files(self, pattern: str) -> list[Location]:
-        """Where the files are that match, in order: for readers that want some of many."""
-        return [self.location / name for name in sorted(self.record["files"]) if fnmatchcase(name, pattern)]
-
-    def summary(self) -> dict[str, Any]:
-        """What its job has counted."""
-        return (self.location / "summary.json").read_json()
-
-    def check(self, file: str) -> None:
-        """Hash a file of any size, for readers that trust what they read."""
-        path = self._on_this_node([file]) / file
-        if _checksum(Location(path)) != self.record["files"][file]:
-            raise ArtifactError(
-                f"The {self.name} part is damaged: {path} does not match its checksum. Run {MAKERS[self.name]} again."
-            )
-
-    def _on_this_node(self, files: Sequence[str]) -> Path:
-        if self.location.path is not None:
-            return self.location.path
-        folder = cache_folder() / "parts" / f"{self.name}-{self.id}"
-        if not all((folder / file).exists() for file in files):
-            with caching(folder):
-                for file in files:
-                    self._fetch(file, folder / file)
-        os.utime(folder)  # asked for just now
-        return folder
-
-    def _fetch(self, file: str, target: Path) -> None:
-        if target.exists():
-            return
-        target.parent.mkdir(parents=True, exist_ok=True)
-        arriving = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        try:
-            try:
-                (self.location / file).fetch(arriving)
-            except FileNotFoundError as error:
-                raise ArtifactError(
-                    f"{self.location / file} is gone: the {self.name} part was replaced while it was read. Start again."
-                ) from error
-            if _checksum(Location(arriving)) != self.record["files"][file]:
-                raise ArtifactError(
-                    f"{self.location / file} does not match its checksum. Run {MAKERS.get(self.name, 'its job')} again."
-                )
-            arriving.replace(target)
-        finally:
-            arriving.unlink(missing_ok=True)
-
-
-def share(name: str, folder: Path, work: Location, patterns: Sequence[str]) -> Part:
-    """Files of a part being written, for tasks on other nodes: these fetch them as they do a finished part's."""
-    if not folder.is_relative_to(cache_folder()):  # else no other node sees them
-        return Part(name, "", Location(folder), {})
-    files = {file: _checksum(Location(folder / file)) for file in _files_below(folder) if _matches(file, patterns)}
-    part_id = _id_of(name, files)
-    location = work / f"{name}-{part_id}"
-    location.make_folder()
-    there = location.sizes()
-    for file, expected in files.items():
-        if there.get(file) != expected["bytes"]:
-            (location / file).upload(folder / file)
-    return Part(name, part_id, location, {"files": files})
-
-
-def _matches(file: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(file, pattern) for pattern in patterns)
 
 
 class KnowledgeBase:
@@ -213,7 +100,7 @@ class KnowledgeBase:
             if parts.get(parent, {}).get("id") != parent_id:
                 raise ArtifactError(f"The {name} part of {self} was made from an older {parent} part. {remedy} again.")
         part = self._part(name, record)
-        problem = _damage(part, full=False)
+        problem = damage_of(part, full=False)
         if problem:
             raise ArtifactError(f"The {name} part of {self} is damaged: {problem}. {remedy} again.")
         return part
@@ -225,12 +112,12 @@ class KnowledgeBase:
         """A part as it was last made, though its parents may have changed since; None if there is none that is sound."""
         record = self.manifest()["parts"].get(name)
         part = self._part(name, record) if record else None
-        return None if part is None or _damage(part, full=False) else part
+        return None if part is None or damage_of(part, full=False) else part
 
     def verify(self) -> dict[str, str | None]:
         """Hash every file of every part; a problem, or None, by part name."""
         parts = self.manifest()["parts"]
-        return {name: _damage(self._part(name, record), full=True) for name, record in parts.items()}
+        return {name: damage_of(self._part(name, record), full=True) for name, record in parts.items()}
 
     def is_current(self, name: str, *, config: object, parents: Sequence[str]) -> bool:
         """Whether the part exists, is sound, and would come out the same if it were made now."""
@@ -255,10 +142,10 @@ class KnowledgeBase:
             self._remove_abandoned()
             with self._new_folder(name) as folder:
                 yield folder
-                files = _checksums(folder)
+                files = checksums_of(folder)
                 if not files:
                     raise ArtifactError(f"Nothing was written for the {name} part.")
-                part_id = _id_of(name, files)
+                part_id = id_of(name, files)
                 record = {
                     "id": part_id,
                     "folder": f"parts/{name}-{part_id}",
@@ -293,7 +180,7 @@ class KnowledgeBase:
                     f"The {parent} part of {self} changed while the {name} part was made from it. Run {MAKERS[name]} again."
                 )
         part = self._part(name, record)
-        if part.location.exists() and _damage(part, full=True):
+        if part.location.exists() and damage_of(part, full=True):
             part.location.remove()
         if not part.location.exists():
             self._put(folder, part)
@@ -359,46 +246,11 @@ def fingerprint(file: Address, *, edge_bytes: int = 2**20) -> dict[str, Any]:
     location = Location(file)
     try:
         size = location.num_bytes()
-        with location.open() as handle:
-            digest = hashlib.sha256(handle.read(edge_bytes))
-            handle.seek(max(0, size - edge_bytes))
-            digest.update(handle.read(edge_bytes))
+        digest = hashlib.sha256(location.read_bytes(0, edge_bytes))
+        digest.update(location.read_bytes(max(0, size - edge_bytes)))
     except OSError as error:
         raise DeepEdError(f"Cannot read {location}: {error.strerror or error}.") from error
     return {"file": location.name, "bytes": size, "edges_sha256": digest.hexdigest()}
-
-
-def check_records(parts: object, *, where: str) -> None:
-    """Refuse records that the writer of a manifest would not have made: they lead to what is read, and what is deleted."""
-    if not isinstance(parts, dict):
-        raise FormatError(f"{where} is not a manifest: its parts are no mapping.")
-    for name, record in parts.items():
-        problem = _record_problem(name, record)
-        if problem:
-            raise FormatError(
-                f"{where} was not written by deeped-ray, or was changed since: {name!r} has {problem}."
-                " Restore it, or build into a new folder."
-            )
-
-
-def _record_problem(name: str, record: Any) -> str | None:
-    """What is wrong with a part's record, or None."""
-    if name not in MAKERS:
-        return "a name that no part has"
-    if not isinstance(record, dict) or not record.keys() >= _RECORD_FIELDS:
-        return f"no record with {', '.join(sorted(_RECORD_FIELDS))}"
-    if not isinstance(record["id"], str) or not re.fullmatch(r"[0-9a-f]{16}", record["id"]):
-        return f"the id {record['id']!r}"
-    if record["folder"] != f"parts/{name}-{record['id']}":
-        return f"the folder {record['folder']!r} instead of 'parts/{name}-{record['id']}'"
-    if not all(isinstance(record[field], dict) for field in ("config", "parents", "files")):
-        return "a config, parents or files that are no mappings"
-    for file, checksum in record["files"].items():
-        if not all(re.fullmatch(r"[\w-][\w.-]*", step, re.ASCII) for step in file.split("/")):
-            return f"a file {file!r}"
-        if not isinstance(checksum, dict) or set(map(type, checksum.values())) != {int, str}:
-            return f"no size and checksum of {file!r}"
-    return None
 
 
 def _plain(config: object) -> dict[str, Any]:
@@ -406,48 +258,6 @@ def _plain(config: object) -> dict[str, Any]:
     plain = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
     result: dict[str, Any] = json.loads(json.dumps(plain))
     return result
-
-
-def _checksum(file: Location) -> dict[str, Any]:
-    digest = hashlib.sha256()
-    size = 0
-    with file.open() as handle:
-        while block := handle.read(2**20):
-            digest.update(block)
-            size += len(block)
-    return {"bytes": size, "sha256": digest.hexdigest()}
-
-
-def _checksums(folder: Path) -> dict[str, dict[str, Any]]:
-    """Of all files below a folder of this machine, which are safely on disk then."""
-    files = _files_below(folder)
-    for file in files:
-        with open(folder / file, "rb") as handle:
-            os.fsync(handle.fileno())
-    return {file: _checksum(Location(folder / file)) for file in files}
-
-
-def _files_below(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-
-def _id_of(name: str, files: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps([name, files], sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _damage(part: Part, *, full: bool) -> str | None:
-    """What is wrong with the part's files, or None."""
-    sizes = part.location.sizes()
-    for file, expected in part.record["files"].items():
-        if file not in sizes:
-            return f"{file} is missing"
-        if sizes[file] != expected["bytes"]:
-            return f"{file} has {sizes[file]:,} bytes instead of {expected['bytes']:,}"
-        # what lies elsewhere is hashed as it arrives
-        is_small = sizes[file] <= HASH_ON_OPEN_BYTES and part.location.path is not None
-        if (full or is_small) and _checksum(part.location / file) != expected:
-            return f"{file} does not match its checksum"
-    return None
 
 
 def _sync_folder(folder: Path) -> None:

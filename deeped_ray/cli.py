@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deeped_ray import __version__
-from deeped_ray.artifacts import ArtifactError, KnowledgeBase
+from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.embeddings.words import Words, ranked_words
 from deeped_ray.evaluation.datasets import SPECS
 from deeped_ray.evaluation.detection import evaluate_detection, evaluate_end_to_end
@@ -23,6 +23,7 @@ from deeped_ray.linking.detection import DetectionConfig, Span, open_detector
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.options import USER_ERROR, OneLineParser, add_options, config_from
+from deeped_ray.parts import ArtifactError
 from deeped_ray.plan import make_plan
 from deeped_ray.types import DeepEdError
 from deeped_ray.workload import Cluster, Workload

@@ -24,7 +24,7 @@ os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.2")
 import pyarrow.parquet as pq
 import ray
 
-from deeped_ray.artifacts import KnowledgeBase, Part
+from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus import entities, shuffle
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.entities import Catalogue
@@ -37,6 +37,7 @@ from deeped_ray.linking.batching import Batch
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
+from deeped_ray.parts import Part
 from deeped_ray.storage import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.trainer import train_linker

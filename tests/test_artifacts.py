@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import ArtifactError, FormatError, KnowledgeBase, ResumeConfig
+from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.lease import BusyError
+from deeped_ray.parts import ArtifactError, FormatError
 from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 

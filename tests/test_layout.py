@@ -12,6 +12,7 @@ RANKS = {
     "text": 1,
     "mini": 1,
     "artifacts": 1,
+    "parts": 1,
     "logs": 1,
     "stage_metrics": 1,
     "progress": 1,

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import FormatError, KnowledgeBase, check_records
+from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.parts import FormatError, check_records
 
 SHA = "0" * 64
 GOOD = {

@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from deeped_ray.arrow import plain
-from deeped_ray.artifacts import ArtifactError, KnowledgeBase, ResumeConfig
+from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.prior_sources import PriorSource, cut_source
@@ -33,6 +33,7 @@ from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
+from deeped_ray.parts import ArtifactError
 from deeped_ray.storage import Location
 from deeped_ray.training import trainer
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
@@ -186,7 +187,7 @@ def test_faiss_never_sees_a_file_that_was_tampered_with(
 ) -> None:
     seen: list[object] = []
     monkeypatch.setattr(faiss, "read_index", lambda *arguments: seen.append(arguments))
-    monkeypatch.setattr("deeped_ray.artifacts.HASH_ON_OPEN_BYTES", hashed_on_open)
+    monkeypatch.setattr("deeped_ray.parts.HASH_ON_OPEN_BYTES", hashed_on_open)
     path = corpus_kb.open("index").path / "entities.faiss"
     sound = flip_last_byte(path)
     try:
@@ -203,7 +204,7 @@ def test_faiss_never_sees_a_file_that_was_tampered_with(
 def test_weights_that_were_tampered_with_are_refused(
     mini_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, hashed_on_open: int
 ) -> None:
-    monkeypatch.setattr("deeped_ray.artifacts.HASH_ON_OPEN_BYTES", hashed_on_open)
+    monkeypatch.setattr("deeped_ray.parts.HASH_ON_OPEN_BYTES", hashed_on_open)
     path = mini_kb.open("linker").path / "global.safetensors"
     sound = flip_last_byte(path)
     try:

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import ArtifactError, KnowledgeBase, fingerprint
+from deeped_ray.artifacts import KnowledgeBase, fingerprint
+from deeped_ray.parts import ArtifactError
 from deeped_ray.storage import Location, StorageError
 from deeped_ray.types import DeepEdError
 from tests.s3 import S3, prefix

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deeped_ray.artifacts import Part
 from deeped_ray.corpus.shuffle import gather
+from deeped_ray.parts import Part
 from deeped_ray.storage import Location
 from deeped_ray.types import Link
 

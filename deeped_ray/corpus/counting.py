@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 from deeped_ray.arrow import read_table
-from deeped_ray.artifacts import Part, share
 from deeped_ray.compressed import read_lines
 from deeped_ray.corpus import cooccurrence, entities, heldout, occurrences, priors
 from deeped_ray.corpus.config import LOT, CorpusConfig
@@ -28,6 +27,7 @@ from deeped_ray.corpus.shuffle import (
     spill_by_hash,
 )
 from deeped_ray.corpus.strings import StringIndex, read_strings, write_hashed_strings
+from deeped_ray.parts import Part, share
 from deeped_ray.progress import Progress
 from deeped_ray.spread import peak_memory_gib, run_tasks, spread
 from deeped_ray.storage import Location

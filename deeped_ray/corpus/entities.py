@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deeped_ray.artifacts import Part
 from deeped_ray.corpus.shuffle import gather
 from deeped_ray.corpus.strings import (
     StringIndex,
@@ -33,6 +32,7 @@ from deeped_ray.corpus.strings import (
     write_mapped,
 )
 from deeped_ray.corpus.wikidump import ARTICLES
+from deeped_ray.parts import Part
 from deeped_ray.storage import Location
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Mention, Page

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deeped_ray.arrow import read_table
-from deeped_ray.artifacts import Part
+from deeped_ray.parts import Part
 from deeped_ray.storage import Location
 from deeped_ray.types import Link, Page
 

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from deeped_ray.artifacts import Part
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.strings import hashes_of
 from deeped_ray.embeddings import reference
@@ -16,6 +15,7 @@ from deeped_ray.embeddings.evidence import EvidenceReader
 from deeped_ray.embeddings.objective import noise_cdf
 from deeped_ray.embeddings.validation import Validation
 from deeped_ray.embeddings.words import Words
+from deeped_ray.parts import Part
 from deeped_ray.progress import Progress
 from deeped_ray.spread import spread
 from deeped_ray.types import DeepEdError

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, Part, ResumeConfig
+from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, ResumeConfig
 from deeped_ray.compressed import read_lines
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.shuffle import save_array
@@ -45,6 +45,7 @@ from deeped_ray.embeddings.link_phase import choose_link_steps
 from deeped_ray.embeddings.objective import exact_objective, noise_cdf
 from deeped_ray.embeddings.validation import Validation
 from deeped_ray.embeddings.words import Words, unit_rows
+from deeped_ray.parts import Part
 from deeped_ray.progress import Progress
 from deeped_ray.spread import peak_memory_gib, spread
 from deeped_ray.storage import Location

@@ -15,10 +15,11 @@ import numpy.typing as npt
 import scipy.sparse
 import scipy.sparse.linalg
 
-from deeped_ray.artifacts import KnowledgeBase, Part, fingerprint
+from deeped_ray.artifacts import KnowledgeBase, fingerprint
 from deeped_ray.compressed import READ_ERRORS, open_decompressed
 from deeped_ray.corpus.pages import page_shards, read_pages
 from deeped_ray.corpus.strings import StringIndex, write_strings
+from deeped_ray.parts import Part
 from deeped_ray.progress import Progress
 from deeped_ray.storage import Address, Location
 from deeped_ray.text import is_content_word, tokenize

@@ -19,7 +19,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.artifacts import Part
 from deeped_ray.corpus.occurrences import (
     MAX_UNITS,
     Hashes,
@@ -30,6 +29,7 @@ from deeped_ray.corpus.occurrences import (
     later_hashes,
     units_of,
 )
+from deeped_ray.parts import Part
 from deeped_ray.text import STOP_WORDS
 from deeped_ray.types import DeepEdError
 

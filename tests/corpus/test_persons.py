@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import Part
 from deeped_ray.corpus.counting import _read_persons
 from deeped_ray.corpus.entities import ExtendedCatalogue
 from deeped_ray.corpus.persons import is_person, opens_with_life
 from deeped_ray.corpus.wikidump import RawPage
 from deeped_ray.corpus.wikitext import parse_page
+from deeped_ray.parts import Part
 from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError, Page
 from tests.conftest import make_catalogue

@@ -3,7 +3,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import Part
 from deeped_ray.corpus.priors import (
     MAX_CANDIDATES,
     MentionTable,
@@ -17,6 +16,7 @@ from deeped_ray.corpus.priors import (
     title_mentions,
 )
 from deeped_ray.corpus.shuffle import spill
+from deeped_ray.parts import Part
 from deeped_ray.storage import Location
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import Part
 from deeped_ray.corpus.occurrences import join_pieces, write_pieces
 from deeped_ray.linking.detection import DetectionConfig, Detector, open_detector
+from deeped_ray.parts import Part
 from deeped_ray.storage import Location
 from deeped_ray.types import DeepEdError
 

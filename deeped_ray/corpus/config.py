@@ -80,6 +80,6 @@ def shard_bytes_for(memory_bytes: int) -> int:
     return min(4 * 2**20, memory_bytes // 256)
 
 
-def partitions_for(dump_bytes: float, memory_bytes: int) -> int:
+def partitions_for(dump_bytes: float | int, memory_bytes: int) -> int:
     """A reducer sorts its share of the counts, about 20 bytes per byte of dump, in half of its memory."""
     return max(16, math.ceil(40 * dump_bytes / memory_bytes))

@@ -165,4 +165,5 @@ def s3(s3_server: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
     """Reached by the environment, as on a cluster."""
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)
+    s3_server.make_bucket()
     return s3_server

@@ -52,12 +52,15 @@ class S3:
         thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         thread.start()
         try:
-            client = boto3.client("s3", endpoint_url=self.url, region_name="us-east-1", **_boto(CREDENTIALS))
-            client.create_bucket(Bucket=BUCKET)
             yield self
         finally:
             self._server.shutdown()
             thread.join()
+
+    def make_bucket(self) -> None:
+        """There may be one already; or no more, since moto forgets everything when any other test has used it."""
+        client = boto3.client("s3", endpoint_url=self.url, region_name="us-east-1", **_boto(CREDENTIALS))
+        client.create_bucket(Bucket=BUCKET)
 
     @contextlib.contextmanager
     def failing(self, share: float) -> Iterator[None]:

@@ -22,8 +22,8 @@ from deeped_ray.training.history import read_history
 from deeped_ray.training.trainer import train_linker
 from tests.faults.nodes import Nodes, ends_well
 
-TRAINING = TrainingConfig(epochs=12, documents_per_step=2, seeds=2, model="global")
-FLAGS = ("--epochs", "12", "--documents-per-step", "2", "--seeds", "2", "--model", "global")
+TRAINING = TrainingConfig(epochs=8, documents_per_step=2, seeds=2, model="global")
+FLAGS = ("--epochs", "8", "--documents-per-step", "2", "--seeds", "2", "--model", "global")
 JOB = Path(__file__).parent.parent.parent / "jobs" / "train_linker.py"
 
 
@@ -65,7 +65,7 @@ def test_every_seed_is_kept_and_the_best_is_served(undisturbed: KnowledgeBase) -
     best = load_file(folder / "global.safetensors")
     assert [all((best[name] == seed[name]).all() for name in best) for seed in seeds].count(True) == 1
     assert {(row["seed"], row["epoch"]) for row in history_of(undisturbed)} == {
-        (s, e) for s in (0, 1) for e in range(1, 13)
+        (s, e) for s in (0, 1) for e in range(1, 9)
     }
 
 

@@ -38,7 +38,7 @@ format: $(READY) ## let the formatter and linter rewrite what they can
 	$(BIN)/ruff check --fix .
 
 config: $(READY) ## write serve/config.yaml from the settings in serve/config.py
-	$(BIN)/python -m serve.config --output serve/config.yaml
+	$(BIN)/python -m deeped_ray.serving.config --output serve/config.yaml
 
 bench: $(READY) ## benchmarks that need no data but kb/mini; JSON goes to benchmarks/results/
 	@mkdir -p benchmarks/results

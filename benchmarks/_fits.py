@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import scipy.optimize
 
-from deeped_ray.coefficients import Fit
-from deeped_ray.evaluation.tables import table
+from deeped_ray.planning.coefficients import Fit
+from deeped_ray.running.console import table
 
 Row = dict[str, Any]
 FLAT = 0.20

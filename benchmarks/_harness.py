@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from deeped_ray import __version__
-from deeped_ray.evaluation.tables import table
+from deeped_ray.running.console import table
 
 
 def parser_of(doc: str | None) -> argparse.ArgumentParser:

@@ -29,9 +29,9 @@ from _harness import best_seconds, parse, write_json
 
 from deeped_ray.corpus.wikidump import DumpStats, read_dump, read_siteinfo
 from deeped_ray.corpus.wikitext import parse_page
-from deeped_ray.evaluation.tables import table
 from deeped_ray.mini import MINI_DUMP
-from deeped_ray.storage import Location
+from deeped_ray.running.console import table
+from deeped_ray.storage.location import Location
 
 HEAD_MB, ROUNDS = 20, 3
 OURS, BASELINE = "deeped-ray", "mwparserfromhell"

@@ -14,13 +14,13 @@ from typing import Any
 import ray
 from _harness import finish, parser_of
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.wikidump import cut_dump
-from deeped_ray.evaluation.tables import table
-from deeped_ray.spread import ensure_ray, peak_memory_gib
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.console import table
+from deeped_ray.running.tasks import ensure_ray, peak_memory_gib
+from deeped_ray.storage.location import Location
 
 FRACTIONS = (0.25, 0.5, 1.0)
 

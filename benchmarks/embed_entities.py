@@ -14,9 +14,7 @@ import numpy as np
 import torch
 from _harness import finish, parser_of
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
-from deeped_ray.corpus.strings import hashes_of
 from deeped_ray.embeddings import closed_form, reference
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
 from deeped_ray.embeddings.evidence import PAGE, PAGE_AND_LINKS, Evidence, EvidenceReader
@@ -25,7 +23,9 @@ from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.embeddings.validation import HeldOutLinks, Validation
 from deeped_ray.embeddings.words import Words
 from deeped_ray.evaluation.relatedness import Judgements
-from deeped_ray.evaluation.tables import table
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.strings import hashes_of
+from deeped_ray.running.console import table
 
 GAMMA, NUM_NEGATIVES = 0.1, 20_000
 

@@ -13,14 +13,14 @@ import numpy as np
 import ray
 from _harness import finish, parser_of
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.embeddings import trainer
 from deeped_ray.embeddings.config import Methods, ShardConfig
 from deeped_ray.embeddings.words import Words
-from deeped_ray.evaluation.tables import table
-from deeped_ray.spread import spread
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.console import table
+from deeped_ray.running.tasks import spread
+from deeped_ray.storage.location import Location
 
 SIZES = (1_000, 10_000, 100_000, 270_000)
 

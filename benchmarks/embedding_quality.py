@@ -16,9 +16,7 @@ import numpy as np
 import torch
 from _harness import parser_of
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
-from deeped_ray.corpus.strings import hashes_of
 from deeped_ray.embeddings import closed_form, reference
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
 from deeped_ray.embeddings.evidence import Evidence, EvidenceReader
@@ -27,9 +25,11 @@ from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.embeddings.words import Words
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.relatedness import Judgements
-from deeped_ray.evaluation.tables import table
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.strings import hashes_of
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords
 from deeped_ray.linking.inputs import LinkerInputs
+from deeped_ray.running.console import table
 from deeped_ray.text import content_words
 
 WEIGHTS = (0, 0.5, 1, 2, 3, 4, 6, 8, 12, 16)

@@ -21,11 +21,11 @@ import numpy as np
 from _harness import finish, parser_of
 from jaxtyping import Float
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.embeddings.index import EntityIndex, IndexConfig, write_index
 from deeped_ray.embeddings.recall import recall_of
-from deeped_ray.evaluation.tables import table
-from deeped_ray.options import add_options, config_from
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.config import add_options, config_from
+from deeped_ray.running.console import table
 
 DIMENSION = 300
 BLOCK = 100_000

@@ -15,9 +15,9 @@ import ray
 import torch
 from _harness import best_seconds, finish, parser_of
 
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.batch.link import CorpusLinkingConfig, link_corpus
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
-from deeped_ray.linking.corpus_linking import CorpusLinkingConfig, link_corpus
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker
 

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from _harness import parser_of
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.embeddings import closed_form, reference
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
 from deeped_ray.embeddings.evidence import PAGE_AND_LINKS, Bags, EvidenceReader
 from deeped_ray.embeddings.objective import exact_objective, noise_cdf
 from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.embeddings.words import Words
+from deeped_ray.knowledge.base import KnowledgeBase
 
 STEPS = [0, 5, 10, 20, 40, 60, 100, 150, 200, 300, 400]
 LINK_STEPS = [0, 10, 25, 50, 100, 200]

@@ -20,11 +20,12 @@ import pyarrow as pa
 from _harness import finish, parser_of
 
 from deeped_ray.corpus.priors import MentionTable, join_folded, reduce_mentions
-from deeped_ray.corpus.shuffle import concatenate_arrays, concatenate_offsets, spill_by_hash
-from deeped_ray.corpus.strings import hashes_of, read_strings, write_hashed_strings
-from deeped_ray.parts import Part
-from deeped_ray.progress import Progress
-from deeped_ray.storage import Location
+from deeped_ray.corpus.shuffle import spill_by_hash
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.strings import hashes_of, read_strings, write_hashed_strings
+from deeped_ray.running.progress import Progress
+from deeped_ray.storage.arrays import concatenate_arrays, concatenate_offsets
+from deeped_ray.storage.location import Location
 
 SYLLABLES = [
     "ba",

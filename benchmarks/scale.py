@@ -33,8 +33,6 @@ from _fits import CLAIM, coefficients, report
 from _harness import parser_of, write_json
 from link import MENTIONS, of_equal_size
 
-from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.coefficients import COEFFICIENTS
 from deeped_ray.corpus.config import LOT, CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.shuffle import gather, spill
@@ -44,13 +42,15 @@ from deeped_ray.embeddings.config import ShardConfig
 from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words, read_vectors
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
-from deeped_ray.meter import Meter
 from deeped_ray.mini import MINI_DUMP
-from deeped_ray.spread import spread
-from deeped_ray.storage import Location
+from deeped_ray.planning.coefficients import COEFFICIENTS
+from deeped_ray.planning.meter import Meter
+from deeped_ray.running.tasks import spread
+from deeped_ray.storage.location import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.trainer import train_linker
 from deeped_ray.types import Document

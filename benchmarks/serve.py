@@ -24,18 +24,18 @@ import numpy as np
 from _harness import best_seconds, finish, parser_of
 from link import of_equal_size
 
-from deeped_ray.demo import ROOT, deploy
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
-from deeped_ray.evaluation.tables import table
 from deeped_ray.linking.linker import Linker
-from deeped_ray.local_ray import LocalRay, descendants, free_ports, local_ray, open_url
+from deeped_ray.running.console import table
+from deeped_ray.running.local_ray import LocalRay, descendants, free_ports, local_ray, open_url
+from deeped_ray.serving.local import ROOT, deploy
 from deeped_ray.types import Document
 
 CLIENTS = 4
 UVICORN = """
 import sys, uvicorn
-from serve.api import create_api
-from serve.service import LinkingService
+from deeped_ray.serving.api import create_api
+from deeped_ray.serving.service import LinkingService
 service = LinkingService(sys.argv[1], "global", max_batch_mentions=400, max_waiting_mentions=100_000)
 uvicorn.run(create_api(service), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
 """

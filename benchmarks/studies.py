@@ -28,17 +28,17 @@ import torch
 from _harness import parser_of, write_json
 from matplotlib.figure import Figure
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.metrics import mean_and_interval
 from deeped_ray.evaluation.report import evaluate_linker
-from deeped_ray.evaluation.tables import table
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.batching import MIN_PRIOR, EncodedDocument
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import ALL_BY_PRIOR, Linker
 from deeped_ray.linking.mention_counts import MentionCounts
 from deeped_ray.linking.model import VARIANTS, LinkerModel, ModelConfig, ModelKind
+from deeped_ray.running.console import table
 from deeped_ray.training.config import TrainingConfig
 from deeped_ray.training.fitting import FitName, Run, encode, fit_model, num_annotated
 from deeped_ray.training.trainer import linker_inputs

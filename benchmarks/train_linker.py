@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from _harness import best_seconds, finish, parser_of
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.evaluation.datasets import read_dataset
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking import batching, lbp
 from deeped_ray.linking.batching import Batch, EncodedDocument, encode_document
 from deeped_ray.linking.candidates import CandidateConfig

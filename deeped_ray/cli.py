@@ -12,21 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from deeped_ray import __version__
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.embeddings.words import Words, ranked_words
 from deeped_ray.evaluation.datasets import SPECS
 from deeped_ray.evaluation.detection import evaluate_detection, evaluate_end_to_end
 from deeped_ray.evaluation.relatedness import RelatednessConfig, relatedness
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate, write_json
-from deeped_ray.evaluation.tables import describe, detection_table, plan_text, report_text, table
+from deeped_ray.evaluation.tables import describe, detection_table, report_text
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.linking.detection import DetectionConfig, Span, open_detector
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
-from deeped_ray.options import USER_ERROR, OneLineParser, add_options, config_from
-from deeped_ray.parts import ArtifactError
-from deeped_ray.plan import make_plan
+from deeped_ray.planning.plan import make_plan
+from deeped_ray.planning.tables import plan_text
+from deeped_ray.planning.workload import Cluster, Workload
+from deeped_ray.running.config import USER_ERROR, OneLineParser, add_options, config_from
+from deeped_ray.running.console import table
 from deeped_ray.types import DeepEdError
-from deeped_ray.workload import Cluster, Workload
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
@@ -21,10 +20,12 @@ from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.evaluation.relatedness import ValidationConfig, validation_of
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate
 from deeped_ray.evaluation.tables import report_table
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.model import ModelConfig
 from deeped_ray.mini import MINI_SETTINGS
-from deeped_ray.options import add_options, config_from, job_parser, run_to_result
+from deeped_ray.running.config import add_options, config_from, job_parser, run_to_result
+from deeped_ray.running.resume import ResumeConfig
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.trainer import train_linker
 from deeped_ray.types import DeepEdError

@@ -8,11 +8,18 @@ _CREDENTIALS = re.compile(  # one slash where a URI was taken for a path
     r"""(?P<user>:/{1,2})[^\s"']*@|(?P<option>[?&][^\s"'=&]*(?:key|token|secret|password|sig)[^\s"'=&]*=)[^\s"'&]*""",
     re.IGNORECASE,
 )
+_SECRET = re.compile(
+    r"((?:access_?key|secret|token|password|signature|credential)\w*[\"']?\s*[:=>]\s*[\"']?)[^\s\"'&,;<]+", re.I
+)
 
 
 def redacted(text: str) -> str:
-    """The text without the credentials of URIs: `s3://user:password@host` as `s3://***@host`, `?token=x` as `?token=***`."""
-    return _CREDENTIALS.sub(lambda found: f"{found['user']}***@" if found["user"] else f"{found['option']}***", text)
+    """The text without credentials: `s3://user:password@host` as `s3://***@host`, `token=x` as `token=***`.
+
+    Nobody knows what a storage service puts into its error messages, so everything we print goes through here.
+    """
+    text = _CREDENTIALS.sub(lambda found: f"{found['user']}***@" if found["user"] else f"{found['option']}***", text)
+    return _SECRET.sub(r"\1***", text)
 
 
 class DeepEdError(Exception):

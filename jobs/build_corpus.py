@@ -8,11 +8,12 @@ python jobs/build_corpus.py --kb KB          # the mini encyclopedia that ships 
 import argparse
 from typing import Any
 
-from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
-from deeped_ray.options import run_job
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.config import run_job
+from deeped_ray.running.resume import ResumeConfig
 
 
 def run(

@@ -7,10 +7,10 @@ ray job submit --working-dir . -- python jobs/build_index.py --kb /abs/KB --reca
 import argparse
 from typing import Any
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.embeddings.recall import RecallConfig, index_recall
-from deeped_ray.options import run_job
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.config import run_job
 
 
 def run(args: argparse.Namespace, config: IndexConfig, recall: RecallConfig) -> dict[str, Any]:

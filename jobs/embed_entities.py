@@ -9,13 +9,14 @@ python jobs/embed_entities.py --kb KB --method reference  # the paper's own opti
 import argparse
 from typing import Any
 
-from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
 from deeped_ray.embeddings.config import EmbeddingConfig, Methods, ShardConfig, SubsetConfig
 from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.evaluation.relatedness import ValidationConfig, validation_of
-from deeped_ray.options import run_job
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.config import run_job
+from deeped_ray.running.resume import ResumeConfig
 
 
 def run(args: argparse.Namespace, *configs: Any) -> dict[str, Any]:

@@ -7,10 +7,10 @@ ray job submit --working-dir . -- python jobs/evaluate.py --kb /abs/KB --dataset
 import argparse
 from typing import Any
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate
 from deeped_ray.evaluation.tables import report_table
-from deeped_ray.options import run_job
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.config import run_job
 
 
 def run(args: argparse.Namespace, config: EvaluationConfig) -> dict[str, Any]:

@@ -8,10 +8,10 @@ python jobs/link_corpus.py --kb KB --input documents.jsonl.gz --output answers -
 import argparse
 from typing import Any
 
-from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.linking.corpus_linking import CorpusLinkingConfig, link_corpus
+from deeped_ray.batch.link import CorpusLinkingConfig, link_corpus
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import DetectionConfig
-from deeped_ray.options import run_job
+from deeped_ray.running.config import run_job
 
 
 def run(args: argparse.Namespace, config: CorpusLinkingConfig, detection: DetectionConfig) -> dict[str, Any]:

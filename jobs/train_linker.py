@@ -7,10 +7,11 @@ ray job submit --working-dir . -- python jobs/train_linker.py --kb /abs/KB --tra
 import argparse
 from typing import Any
 
-from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.model import ModelConfig
-from deeped_ray.options import run_job
+from deeped_ray.running.config import run_job
+from deeped_ray.running.resume import ResumeConfig
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.trainer import train_linker
 

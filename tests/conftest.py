@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from deeped_ray.local_ray import write_token
+from deeped_ray.running.local_ray import write_token
 
 # Ray reads these when it is imported: the tests' Ray asks for a token of its own.
 _TOKEN = Path(tempfile.mkdtemp(prefix="deeped-test-")) / "token"
@@ -24,7 +24,6 @@ os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.2")
 import pyarrow.parquet as pq
 import ray
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus import entities, shuffle
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.entities import Catalogue
@@ -33,12 +32,13 @@ from deeped_ray.embeddings.config import ShardConfig
 from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.parts import Part
 from deeped_ray.linking.batching import Batch
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
-from deeped_ray.parts import Part
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.trainer import train_linker
 from deeped_ray.types import Page

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.cli import main
+from deeped_ray.knowledge.base import KnowledgeBase
 
 TEXT = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
 

@@ -5,7 +5,7 @@ import json
 import re
 from typing import Any
 
-from deeped_ray.stage_metrics import METRICS, PREFIX
+from deeped_ray.running.metrics import METRICS, PREFIX
 from deploy.grafana.make_dashboard import FILE, dashboard
 
 _NAME = re.compile(r"\bray_[a-z_]+")

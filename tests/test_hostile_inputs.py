@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.wikidump import DumpStats, read_dump
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.wned import MAX_ARCHIVE_BYTES
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.resume import ResumeConfig
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
 
@@ -56,7 +57,7 @@ import json, sys
 from pathlib import Path
 from deeped_ray.corpus.wikidump import DumpStats, read_dump
 from deeped_ray.evaluation.datasets import read_dataset
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 for path in map(Path, sys.argv[1:]):
     stats = DumpStats()

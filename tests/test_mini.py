@@ -5,15 +5,15 @@ from collections import Counter
 
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.pages import page_shards, read_pages
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.corpus.wikidump import DumpStats, read_dump
 from deeped_ray.corpus.wikitext import parse_page
 from deeped_ray.evaluation.datasets import read_dataset
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.mini import MINI_DUMP
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from deeped_ray.types import Document
 
 SPLITS = ("train", "dev", "test")

@@ -23,18 +23,19 @@ from ray._private.runtime_env.packaging import get_excludes_from_ignore_files
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from deeped_ray.arrow import plain
-from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.prior_sources import PriorSource, cut_source
-from deeped_ray.corpus.strings import read_mapped
 from deeped_ray.embeddings.index import EntityIndex
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.parts import ArtifactError
+from deeped_ray.knowledge.strings import read_mapped
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
-from deeped_ray.parts import ArtifactError
-from deeped_ray.storage import Location
+from deeped_ray.running.resume import ResumeConfig
+from deeped_ray.storage.arrow import plain
+from deeped_ray.storage.location import Location
 from deeped_ray.training import trainer
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.types import DeepEdError, redacted
@@ -187,7 +188,7 @@ def test_faiss_never_sees_a_file_that_was_tampered_with(
 ) -> None:
     seen: list[object] = []
     monkeypatch.setattr(faiss, "read_index", lambda *arguments: seen.append(arguments))
-    monkeypatch.setattr("deeped_ray.parts.HASH_ON_OPEN_BYTES", hashed_on_open)
+    monkeypatch.setattr("deeped_ray.knowledge.parts.HASH_ON_OPEN_BYTES", hashed_on_open)
     path = corpus_kb.open("index").path / "entities.faiss"
     sound = flip_last_byte(path)
     try:
@@ -204,7 +205,7 @@ def test_faiss_never_sees_a_file_that_was_tampered_with(
 def test_weights_that_were_tampered_with_are_refused(
     mini_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, hashed_on_open: int
 ) -> None:
-    monkeypatch.setattr("deeped_ray.parts.HASH_ON_OPEN_BYTES", hashed_on_open)
+    monkeypatch.setattr("deeped_ray.knowledge.parts.HASH_ON_OPEN_BYTES", hashed_on_open)
     path = mini_kb.open("linker").path / "global.safetensors"
     sound = flip_last_byte(path)
     try:

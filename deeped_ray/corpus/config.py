@@ -8,7 +8,7 @@ from deeped_ray.corpus.prior_sources import PriorSource
 from deeped_ray.corpus.priors import MergeRule
 from deeped_ray.corpus.wikidump import find_dumps
 from deeped_ray.mini import MINI_DUMP
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 
 LOT = 250_000

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deeped_ray.corpus.shuffle import gather
-from deeped_ray.parts import Part
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.storage.location import Location
 from deeped_ray.types import Link
 
 PAGE_WORDS, LINK_WORDS = "page_words", "link_words"

@@ -9,28 +9,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from deeped_ray.arrow import read_table
-from deeped_ray.compressed import read_lines
 from deeped_ray.corpus import cooccurrence, entities, heldout, occurrences, priors
 from deeped_ray.corpus.config import LOT, CorpusConfig
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS
 from deeped_ray.corpus.occurrences import SequenceIndex
 from deeped_ray.corpus.pages import page_shards, read_pages
 from deeped_ray.corpus.prior_sources import SourceShard, cut_source, read_shard
-from deeped_ray.corpus.shuffle import (
-    concatenate_arrays,
-    concatenate_offsets,
-    partition_of_ids,
-    read_summary,
-    save_array,
-    spill,
-    spill_by_hash,
-)
-from deeped_ray.corpus.strings import StringIndex, read_strings, write_hashed_strings
-from deeped_ray.parts import Part, share
-from deeped_ray.progress import Progress
-from deeped_ray.spread import peak_memory_gib, run_tasks, spread
-from deeped_ray.storage import Location
+from deeped_ray.corpus.shuffle import partition_of_ids, read_summary, spill, spill_by_hash
+from deeped_ray.knowledge.parts import Part, share
+from deeped_ray.knowledge.strings import StringIndex, read_strings, write_hashed_strings
+from deeped_ray.running.progress import Progress
+from deeped_ray.running.tasks import peak_memory_gib, run_tasks, spread
+from deeped_ray.storage.arrays import concatenate_arrays, concatenate_offsets, save_array
+from deeped_ray.storage.arrow import read_table
+from deeped_ray.storage.compressed import read_lines
+from deeped_ray.storage.location import Location
 from deeped_ray.text import content_words, normalize_mention, normalize_title
 from deeped_ray.types import DeepEdError
 

@@ -23,7 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deeped_ray.corpus.shuffle import gather
-from deeped_ray.corpus.strings import (
+from deeped_ray.corpus.wikidump import ARTICLES
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.strings import (
     StringIndex,
     hash64,
     hashes_of,
@@ -31,9 +33,7 @@ from deeped_ray.corpus.strings import (
     write_hashed_strings,
     write_mapped,
 )
-from deeped_ray.corpus.wikidump import ARTICLES
-from deeped_ray.parts import Part
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Mention, Page
 

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deeped_ray.arrow import read_table
 from deeped_ray.corpus.cooccurrence import Ids, TokenizedText, link_words
-from deeped_ray.corpus.strings import hash64
-from deeped_ray.parts import Part
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.strings import hash64
+from deeped_ray.storage.arrow import read_table
+from deeped_ray.storage.location import Location
 from deeped_ray.types import Link, Page
 
 ONE_OF = 500

@@ -16,10 +16,11 @@ how the dump is cut.
 import logging
 from typing import Any
 
-from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, ResumeConfig, fingerprint
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.counting import count_corpus
 from deeped_ray.corpus.parsing import collect_pages, parse_dump
+from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
+from deeped_ray.running.resume import NEW_RUN, ResumeConfig
 
 logger = logging.getLogger(__name__)
 

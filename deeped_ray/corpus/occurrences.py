@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from deeped_ray.corpus.pages import PageText, read_texts
 from deeped_ray.corpus.shuffle import gather
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 
 MAX_UNITS = 16
 """Longer mentions are titles of lists and the like: they are not looked for in texts."""

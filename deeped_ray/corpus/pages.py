@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deeped_ray.arrow import read_table
-from deeped_ray.parts import Part
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.storage.arrow import read_table
+from deeped_ray.storage.location import Location
 from deeped_ray.types import Link, Page
 
 _BATCH_PAGES = 256

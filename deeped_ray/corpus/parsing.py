@@ -14,13 +14,13 @@ from deeped_ray.corpus import entities
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.pages import write_pages
 from deeped_ray.corpus.shuffle import gather, spill_by_hash
-from deeped_ray.corpus.strings import hashes_of
 from deeped_ray.corpus.wikidump import DumpError, DumpShard, DumpStats, SiteInfo, cut_dump, read_shard, read_siteinfo
 from deeped_ray.corpus.wikiextractor import read_docs
 from deeped_ray.corpus.wikitext import parse_page
-from deeped_ray.progress import Progress
-from deeped_ray.spread import peak_memory_gib, run_tasks, spread
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.strings import hashes_of
+from deeped_ray.running.progress import Progress
+from deeped_ray.running.tasks import peak_memory_gib, run_tasks, spread
+from deeped_ray.storage.location import Location
 from deeped_ray.text import is_content_word, words_of
 from deeped_ray.types import Page
 

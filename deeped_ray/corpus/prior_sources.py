@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from deeped_ray.arrow import NotPlainError, open_parquet
-from deeped_ray.compressed import READ_ERRORS, compression, first_bytes, open_decompressed
-from deeped_ray.storage import Location
+from deeped_ray.storage.arrow import NotPlainError, open_parquet
+from deeped_ray.storage.compressed import READ_ERRORS, compression, first_bytes, open_decompressed
+from deeped_ray.storage.location import Location
 from deeped_ray.text import normalize_mention, normalize_title
 from deeped_ray.types import DeepEdError
 

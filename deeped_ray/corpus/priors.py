@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deeped_ray.corpus.shuffle import gather
-from deeped_ray.corpus.strings import StringIndex, hash64, hashes_of, write_hashed_strings
-from deeped_ray.parts import Part
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.strings import StringIndex, hash64, hashes_of, write_hashed_strings
+from deeped_ray.storage.location import Location
 from deeped_ray.text import bare_title, capitalize_words, normalize_mention
 
 MergeRule = Literal["paper", "deep-ed"]

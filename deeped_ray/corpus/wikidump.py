@@ -22,8 +22,8 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from deeped_ray.compressed import READ_ERRORS, compression, first_content, open_decompressed
-from deeped_ray.storage import Location, find_files
+from deeped_ray.storage.compressed import READ_ERRORS, compression, first_content, open_decompressed
+from deeped_ray.storage.location import Location, find_files
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
-from deeped_ray.compressed import READ_ERRORS, open_decompressed
 from deeped_ray.corpus.persons import opens_with_life
 from deeped_ray.corpus.wikidump import DumpShard, DumpStats, RawPage, parse_id, plain_range
 from deeped_ray.corpus.wikitext import is_disambiguation, is_in_other_namespace
+from deeped_ray.storage.compressed import READ_ERRORS, open_decompressed
 from deeped_ray.text import normalize_title
 from deeped_ray.types import Link, Page
 

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS, WordCounts
 from deeped_ray.corpus.entities import Catalogue
-from deeped_ray.corpus.strings import hashes_of
 from deeped_ray.embeddings.words import Words
-from deeped_ray.parts import Part
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.strings import hashes_of
 from deeped_ray.text import content_words
 
 NOTHING, TITLE_ONLY, PAGE, LINKS, PAGE_AND_LINKS, NOT_TRAINED = range(6)

@@ -24,10 +24,10 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Int
 
-from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.corpus.strings import read_strings
 from deeped_ray.embeddings.name_search import write_name_search
-from deeped_ray.parts import ArtifactError
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.parts import ArtifactError
+from deeped_ray.knowledge.strings import read_strings
 from deeped_ray.types import DeepEdError
 
 Kind = Literal["exact", "ivf-sq", "ivf-pq"]

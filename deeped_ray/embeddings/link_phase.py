@@ -8,16 +8,16 @@ import numpy.typing as npt
 import torch
 
 from deeped_ray.corpus.entities import Catalogue
-from deeped_ray.corpus.strings import hashes_of
 from deeped_ray.embeddings import reference
 from deeped_ray.embeddings.config import Methods, ShardConfig, device_of
 from deeped_ray.embeddings.evidence import EvidenceReader
 from deeped_ray.embeddings.objective import noise_cdf
 from deeped_ray.embeddings.validation import Validation
 from deeped_ray.embeddings.words import Words
-from deeped_ray.parts import Part
-from deeped_ray.progress import Progress
-from deeped_ray.spread import spread
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.strings import hashes_of
+from deeped_ray.running.progress import Progress
+from deeped_ray.running.tasks import spread
 from deeped_ray.types import DeepEdError
 
 logger = logging.getLogger(__name__)

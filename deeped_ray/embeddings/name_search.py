@@ -26,8 +26,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from jaxtyping import Float
 
-from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.corpus.strings import hash64, read_strings
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.strings import hash64, read_strings
 from deeped_ray.text import STOP_WORDS, bare_title, is_content_word
 
 MIN_TYPO_LENGTH = 6

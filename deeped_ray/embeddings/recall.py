@@ -8,8 +8,8 @@ import faiss
 import numpy as np
 from jaxtyping import Float, Int
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.embeddings.index import EntityIndex
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.types import DeepEdError
 
 _AT = 10

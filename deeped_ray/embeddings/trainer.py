@@ -24,11 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, ResumeConfig
-from deeped_ray.compressed import read_lines
 from deeped_ray.corpus.entities import Catalogue
-from deeped_ray.corpus.shuffle import save_array
-from deeped_ray.corpus.strings import hashes_of
 from deeped_ray.embeddings import closed_form, reference
 from deeped_ray.embeddings.closed_form import Noise
 from deeped_ray.embeddings.config import Methods, ShardConfig, SubsetConfig, device_of
@@ -45,10 +41,15 @@ from deeped_ray.embeddings.link_phase import choose_link_steps
 from deeped_ray.embeddings.objective import exact_objective, noise_cdf
 from deeped_ray.embeddings.validation import Validation
 from deeped_ray.embeddings.words import Words, unit_rows
-from deeped_ray.parts import Part
-from deeped_ray.progress import Progress
-from deeped_ray.spread import peak_memory_gib, spread
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.strings import hashes_of
+from deeped_ray.running.progress import Progress
+from deeped_ray.running.resume import NEW_RUN, ResumeConfig
+from deeped_ray.running.tasks import peak_memory_gib, spread
+from deeped_ray.storage.arrays import save_array
+from deeped_ray.storage.compressed import read_lines
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 
 Floats = npt.NDArray[np.float32]

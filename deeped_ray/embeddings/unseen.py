@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.embeddings import closed_form
 from deeped_ray.embeddings.closed_form import ClosedFormConfig, Noise
 from deeped_ray.embeddings.evidence import Evidence, bags_of
 from deeped_ray.embeddings.words import Words
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.text import content_words
 
 Floats = npt.NDArray[np.float32]

@@ -5,10 +5,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus import heldout
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.words import Words
+from deeped_ray.knowledge.base import KnowledgeBase
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]

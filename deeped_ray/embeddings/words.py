@@ -15,13 +15,13 @@ import numpy.typing as npt
 import scipy.sparse
 import scipy.sparse.linalg
 
-from deeped_ray.artifacts import KnowledgeBase, fingerprint
-from deeped_ray.compressed import READ_ERRORS, open_decompressed
 from deeped_ray.corpus.pages import page_shards, read_pages
-from deeped_ray.corpus.strings import StringIndex, write_strings
-from deeped_ray.parts import Part
-from deeped_ray.progress import Progress
-from deeped_ray.storage import Address, Location
+from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.strings import StringIndex, write_strings
+from deeped_ray.running.progress import Progress
+from deeped_ray.storage.compressed import READ_ERRORS, open_decompressed
+from deeped_ray.storage.location import Address, Location
 from deeped_ray.text import is_content_word, tokenize
 from deeped_ray.types import DeepEdError, Page
 

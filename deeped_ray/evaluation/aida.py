@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
-from deeped_ray.compressed import read_lines
+from deeped_ray.storage.compressed import read_lines
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Document, Mention
 

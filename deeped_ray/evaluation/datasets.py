@@ -4,7 +4,7 @@ from deeped_ray.evaluation.aida import read_aida
 from deeped_ray.evaluation.jsonl import read_jsonl
 from deeped_ray.evaluation.wned import read_wned, wned_annotations
 from deeped_ray.mini import MINI_DOCUMENTS
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError, Document
 
 READERS = {"aida": read_aida, "wned": read_wned, "jsonl": read_jsonl, "mini": read_aida}

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from deeped_ray.compressed import read_lines
+from deeped_ray.storage.compressed import read_lines
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Document, Mention
 

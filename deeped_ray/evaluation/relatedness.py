@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import scipy.stats
 
-from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.compressed import read_lines
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.validation import HeldOutLinks, Validation
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.storage.compressed import read_lines
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 
 Floats = npt.NDArray[np.float32]

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
 from deeped_ray.evaluation.metrics import Outcome, Result, Share, judge
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.linker import Linker, LinkerKind
 from deeped_ray.types import DeepEdError, Document, Prediction

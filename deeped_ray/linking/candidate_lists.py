@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from deeped_ray.compressed import read_lines
-from deeped_ray.storage import Location
+from deeped_ray.storage.compressed import read_lines
+from deeped_ray.storage.location import Location
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Document, Mention
 

@@ -29,7 +29,7 @@ from deeped_ray.corpus.occurrences import (
     later_hashes,
     units_of,
 )
-from deeped_ray.parts import Part
+from deeped_ray.knowledge.parts import Part
 from deeped_ray.text import STOP_WORDS
 from deeped_ray.types import DeepEdError
 

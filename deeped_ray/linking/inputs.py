@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue, ExtendedCatalogue
 from deeped_ray.corpus.priors import MentionTable, PriorCandidate
 from deeped_ray.embeddings.name_search import NameSearch
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.words import Words
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.batching import Batch, EncodedDocument, collate, encode_document
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates

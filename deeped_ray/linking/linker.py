@@ -15,15 +15,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.embeddings.name_search import NameSearch
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.parts import ArtifactError, Part
 from deeped_ray.linking.batching import EncodedDocument, similar_sizes
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, Span
 from deeped_ray.linking.inputs import LinkerInputs, Window
 from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, Scores
 from deeped_ray.linking.threads import document_threads
-from deeped_ray.parts import ArtifactError, Part
 from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Prediction
 
 MENTION_COUNTS = "mention_counts.parquet"

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.embeddings.name_search import NameSearch
 from deeped_ray.embeddings.unseen import TextEmbedder
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.types import DeepEdError
 
 

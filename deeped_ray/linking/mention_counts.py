@@ -13,9 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deeped_ray.arrow import read_table
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
+from deeped_ray.storage.arrow import read_table
 from deeped_ray.types import Document
 
 # with 30 documents to each side left out, as many surfaces of AIDA-train are known from the others as of test A from all

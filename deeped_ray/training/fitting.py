@@ -16,7 +16,7 @@ from deeped_ray.linking.batching import Batch, EncodedDocument, similar_sizes
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, Scores, cross_entropy, margin_loss
 from deeped_ray.linking.threads import document_threads
-from deeped_ray.progress import Progress
+from deeped_ray.running.progress import Progress
 from deeped_ray.training.config import TrainingConfig
 from deeped_ray.types import Document
 

@@ -25,9 +25,8 @@ import torch
 from ray.train import Checkpoint, CheckpointConfig, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
-from deeped_ray import logs
-from deeped_ray.artifacts import NEW_RUN, KnowledgeBase, ResumeConfig, fingerprint
 from deeped_ray.evaluation.datasets import absolute_spec, dataset_path, read_dataset
+from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
 from deeped_ray.linking.candidate_lists import CandidateLists, list_path
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.inputs import LinkerInputs
@@ -35,9 +34,11 @@ from deeped_ray.linking.linker import MENTION_COUNTS, weights_path
 from deeped_ray.linking.mention_counts import MentionCounts
 from deeped_ray.linking.model import ModelConfig
 from deeped_ray.mini import MINI_DUMP
-from deeped_ray.spread import ensure_ray, observed
-from deeped_ray.stage_metrics import record
-from deeped_ray.storage import Location
+from deeped_ray.running import logs
+from deeped_ray.running.metrics import record
+from deeped_ray.running.resume import NEW_RUN, ResumeConfig
+from deeped_ray.running.tasks import ensure_ray, observed
+from deeped_ray.storage.location import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.fitting import FitName, Run, encode, fit_model, num_annotated
 from deeped_ray.training.history import best_seed, read_history, summarize, write_curves, write_history

@@ -3,9 +3,10 @@ from pathlib import Path
 import numpy as np
 
 from deeped_ray.corpus.cooccurrence import WordCounts, count_pairs, link_words, reduce_counts, tokenize_to_ids
-from deeped_ray.corpus.shuffle import concatenate_arrays, concatenate_offsets, partition_of_ids, spill
-from deeped_ray.parts import Part
-from deeped_ray.storage import Location
+from deeped_ray.corpus.shuffle import partition_of_ids, spill
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.storage.arrays import concatenate_arrays, concatenate_offsets
+from deeped_ray.storage.location import Location
 from deeped_ray.text import tokenize
 from deeped_ray.types import Link
 

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus import parsing
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS, WordCounts
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.corpus.strings import StringIndex
 from deeped_ray.corpus.wikidump import SiteInfo, cut_dump
-from deeped_ray.spread import spread
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.strings import StringIndex
+from deeped_ray.running.tasks import spread
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
 

@@ -19,7 +19,7 @@ from deeped_ray.corpus.occurrences import (
     write_pieces,
 )
 from deeped_ray.corpus.pages import write_pages
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from deeped_ray.text import normalize_mention
 from deeped_ray.types import Link, Page
 

@@ -11,8 +11,8 @@ from deeped_ray.corpus.entities import ExtendedCatalogue
 from deeped_ray.corpus.persons import is_person, opens_with_life
 from deeped_ray.corpus.wikidump import RawPage
 from deeped_ray.corpus.wikitext import parse_page
-from deeped_ray.parts import Part
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError, Page
 from tests.conftest import make_catalogue
 

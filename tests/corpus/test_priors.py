@@ -16,8 +16,8 @@ from deeped_ray.corpus.priors import (
     title_mentions,
 )
 from deeped_ray.corpus.shuffle import spill
-from deeped_ray.parts import Part
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.storage.location import Location
 
 
 def table_of(folder: Path, *counts: dict[tuple[str, int], float]) -> MentionTable:

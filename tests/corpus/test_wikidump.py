@@ -15,7 +15,7 @@ from deeped_ray.corpus.wikidump import (
     read_shard,
     read_siteinfo,
 )
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
 

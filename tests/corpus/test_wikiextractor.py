@@ -5,7 +5,7 @@ import pytest
 
 from deeped_ray.corpus.wikidump import DumpStats, cut_dump, find_dumps, read_siteinfo
 from deeped_ray.corpus.wikiextractor import parse_body, read_docs
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from deeped_ray.types import Link, Page
 
 DOCS = """<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="Apple &amp; Pear">

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from deeped_ray.corpus.wikidump import DumpStats, RawPage, SiteInfo, read_dump
 from deeped_ray.corpus.wikitext import _is_hidden, parse_page, parse_wikitext
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from deeped_ray.text import normalize_title
 
 PROSE_TAGS = {

@@ -1,6 +1,5 @@
 import numpy as np
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.embeddings.evidence import (
     LINKS,
@@ -15,6 +14,7 @@ from deeped_ray.embeddings.evidence import (
     fingerprints,
 )
 from deeped_ray.embeddings.words import Words
+from deeped_ray.knowledge.base import KnowledgeBase
 
 HASHES = np.array([11, 22, 33], dtype=np.uint64)
 

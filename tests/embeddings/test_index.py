@@ -5,10 +5,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.embeddings.index import EntityIndex, IndexConfig, Kind, build_index, choose, write_index
 from deeped_ray.embeddings.recall import RecallConfig, exact_neighbors, index_recall, recall_of
-from deeped_ray.parts import ArtifactError
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.types import DeepEdError
 
 KINDS: list[Kind] = ["exact", "ivf-sq", "ivf-pq"]
@@ -146,7 +146,7 @@ def test_the_part_says_what_it_is_and_how_good(corpus_kb: KnowledgeBase) -> None
 
 
 def test_a_damaged_index_is_refused_and_made_again(corpus_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deeped_ray.parts.HASH_ON_OPEN_BYTES", 0)  # as for files of gigabytes
+    monkeypatch.setattr("deeped_ray.knowledge.parts.HASH_ON_OPEN_BYTES", 0)  # as for files of gigabytes
     path = corpus_kb.open("index").path / "entities.faiss"
     sound = path.read_bytes()
     path.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))

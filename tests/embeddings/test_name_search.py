@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.embeddings import name_search
 from deeped_ray.embeddings.name_search import NameSearch, fold, initials_of, resemblance, write_name_search
+from deeped_ray.knowledge.base import KnowledgeBase
 
 
 def make_search(folder: Path, names: list[str]) -> NameSearch:

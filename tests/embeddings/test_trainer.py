@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.ingest import build_corpus
@@ -22,8 +21,10 @@ from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.unseen import embed_text
 from deeped_ray.embeddings.validation import HeldOutLinks
 from deeped_ray.embeddings.words import Words, WordVectorConfig, build_words
-from deeped_ray.spread import spread
-from deeped_ray.storage import Location
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.resume import ResumeConfig
+from deeped_ray.running.tasks import spread
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
 

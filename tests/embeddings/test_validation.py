@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.embeddings.validation import HeldOutLinks
+from deeped_ray.knowledge.base import KnowledgeBase
 
 
 def test_true_vectors_rank_held_out_links_better_than_vectors_of_others(corpus_kb: KnowledgeBase) -> None:

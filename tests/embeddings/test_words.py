@@ -4,7 +4,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.embeddings.words import (
     Words,
     WordVectorConfig,
@@ -15,6 +14,7 @@ from deeped_ray.embeddings.words import (
     ranked_words,
     read_vectors,
 )
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.types import DeepEdError, Page
 
 TABLE = {"Queen": [1.0, 2.0, -0.5], "band": [0.0, 1.0, 0.25]}

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from deeped_ray.evaluation.datasets import absolute_spec, dataset_path, read_dataset
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 
 

@@ -5,7 +5,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.evaluation.relatedness import (
     Judgements,
@@ -18,6 +17,7 @@ from deeped_ray.evaluation.relatedness import (
     score_relatedness,
     spearman,
 )
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.types import DeepEdError, Page
 from tests.conftest import make_catalogue
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.evaluation.report import EvaluationConfig, Report, evaluate, write_json
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.types import DeepEdError
 
 KEYS = {"dataset", "mentions", "accuracy", "micro_f1", "macro_f1", "gold_recall", "mentions_per_s", "model"}

@@ -1,6 +1,7 @@
 from deeped_ray.evaluation.metrics import Outcome, Result
 from deeped_ray.evaluation.report import Case, Report
-from deeped_ray.evaluation.tables import report_table, report_text, table
+from deeped_ray.evaluation.tables import report_table, report_text
+from deeped_ray.running.console import table
 from deeped_ray.types import Candidate, Prediction
 
 ANSWER = Prediction(

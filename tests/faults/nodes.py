@@ -12,8 +12,8 @@ from pathlib import Path
 from ray._private.node import Node
 from ray.cluster_utils import Cluster
 
-from deeped_ray.local_ray import descendants
 from deeped_ray.mini import MINI_DUMP
+from deeped_ray.running.local_ray import descendants
 
 ROOT = Path(__file__).parent.parent.parent
 # a lost node is noticed within 2 s instead of 15

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.knowledge.base import KnowledgeBase
 from tests.faults.nodes import Nodes, ends_well, wait_for
 
 # few entities a shard and many steps, so that there is time to kill something

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.knowledge.base import KnowledgeBase
 from tests.faults.nodes import Nodes, ends_well, large_dump, wait_for
 
 OPTIONS = ("--min-word-count", "2", "--dimension", "20", "--shard-mb", "0.2", "--partitions", "4")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.linker import Linker
 from deeped_ray.mini import MINI_DUMP
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from tests.faults.nodes import Nodes, ends_well, wait_for
 from tests.s3 import S3, prefix
 

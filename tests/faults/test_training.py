@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.model import ModelConfig
-from deeped_ray.local_ray import descendants
+from deeped_ray.running.local_ray import descendants
+from deeped_ray.running.resume import ResumeConfig
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.history import read_history
 from deeped_ray.training.trainer import train_linker

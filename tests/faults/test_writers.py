@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
-from deeped_ray.lease import BusyError
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.storage.lease import BusyError
 from tests.faults.nodes import ROOT, Nodes, ends_well, wait_for
 from tests.s3 import S3, prefix
 
 WRITER = """
     import sys, time
     import numpy as np
-    from deeped_ray.artifacts import KnowledgeBase
+    from deeped_ray.knowledge.base import KnowledgeBase
     with KnowledgeBase(sys.argv[1]).write("pages", config={}, parents=()) as folder:
         np.save(folder / "numbers.npy", np.zeros(3))
         print("writing", flush=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidate_lists import CandidateLists, ListedCandidate
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.inputs import LinkerInputs

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.embeddings.words import Words
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
 from deeped_ray.types import DeepEdError, Mention
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from deeped_ray.corpus.occurrences import join_pieces, write_pieces
+from deeped_ray.knowledge.parts import Part
 from deeped_ray.linking.detection import DetectionConfig, Detector, open_detector
-from deeped_ray.parts import Part
-from deeped_ray.storage import Location
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 
 # mention -> pages in whose text it stands, pages where it is a link

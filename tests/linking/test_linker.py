@@ -10,13 +10,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.linking import attention, lbp
 from deeped_ray.linking import inputs as inputs_module
 from deeped_ray.linking.inputs import windows_of
 from deeped_ray.linking.linker import Linker, load_model
 from deeped_ray.linking.model import LinkerModel, ModelConfig
-from deeped_ray.parts import ArtifactError
 from deeped_ray.types import DeepEdError, Document, Mention
 from tests.conftest import random_batch
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.lookup import Lookup, UnknownEntityError
 
 

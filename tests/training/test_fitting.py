@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.artifacts import KnowledgeBase
 from deeped_ray.evaluation.datasets import read_dataset
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking import inputs as inputs_module
 from deeped_ray.linking.batching import EncodedDocument, encode_document
 from deeped_ray.linking.candidates import CandidateConfig

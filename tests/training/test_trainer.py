@@ -9,14 +9,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from deeped_ray.artifacts import KnowledgeBase, ResumeConfig
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.batching import EncodedDocument
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
+from deeped_ray.running.resume import ResumeConfig
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.fitting import FitName, Run, encode, fit_model, num_annotated
 from deeped_ray.training.trainer import train_linker

@@ -1,0 +1,237 @@
+"""A knowledge base: one folder on any storage, one manifest, parts that appear whole or not at all.
+
+    KB/manifest.json                   format version and, per part: folder, config, parents, checksums
+    KB/parts/<part>-<id>/...           .npy arrays (memory-mapped), Parquet/Arrow tables, safetensors, FAISS files
+    KB/parts/.new-<part>-<random>/     a part being written, on a file system; removed by the next writer if this one dies
+    KB/.writer.json                    who writes
+
+A part's id is a hash of its contents. Writing a part means: fill a folder, checksum it, put it under its id, then
+replace the manifest. Each of these is atomic, so a killed job leaves the old part or the new one, and readers that hold
+the old one memory-mapped keep it. On object storage, readers fetch the files of a part once per node, by checksum.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from deeped_ray import __version__
+from deeped_ray.knowledge.parts import (
+    MAKERS,
+    ArtifactError,
+    FormatError,
+    Part,
+    check_records,
+    checksums_of,
+    damage_of,
+    id_of,
+)
+from deeped_ray.storage.cache import temporary_folder
+from deeped_ray.storage.lease import sole_writer
+from deeped_ray.storage.location import Address, Location
+from deeped_ray.types import DeepEdError
+
+FORMAT = 5
+
+
+class KnowledgeBase:
+    """Reads and writes the parts of one knowledge base."""
+
+    def __init__(self, root: Address, *, create: bool = False) -> None:
+        self.location = Location(root)
+        path = self.location.path
+        if path is not None and "working_dir_files" in (*path.parts, *path.resolve().parts):
+            # `ray job submit --working-dir .` runs in a throw-away copy, where a relative --kb would be lost
+            raise DeepEdError(
+                f"Knowledge base {root} lies in the job's temporary working directory. Give --kb as an absolute path."
+            )
+        if create:
+            (self.location / "parts").make_folder()
+        elif path is not None and not path.is_dir():
+            raise ArtifactError(f"No knowledge base at {self}. Run {MAKERS['corpus']} --kb {self} first.")
+
+    def __str__(self) -> str:
+        return str(self.location)
+
+    @property
+    def root(self) -> Path:
+        """Of a knowledge base on a file system."""
+        assert self.location.path is not None, f"{self} is not on a file system"
+        return self.location.path
+
+    # -- reading
+
+    def manifest(self) -> dict[str, Any]:
+        file = self.location / "manifest.json"
+        try:
+            manifest: dict[str, Any] = file.read_json()
+            found, parts = manifest["format"], manifest["parts"]
+        except FileNotFoundError:
+            return {"format": FORMAT, "parts": {}}
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(
+                f"{file} is not a manifest ({error!r}). Restore it, or build into a new folder."
+            ) from error
+        if found != FORMAT:
+            raise FormatError(
+                f"The parts of {self} ({', '.join(parts)}) have format {found}, this deeped-ray {__version__} reads format {FORMAT}."
+                f" Use the version that wrote them, or build into a new folder with {MAKERS['corpus']}."
+            )
+        check_records(parts, where=str(file))
+        return manifest
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.manifest()["parts"]
+
+    def open(self, name: str) -> Part:
+        """The current version of a part, checked: present, complete, undamaged and made from the current parents."""
+        parts = self.manifest()["parts"]
+        remedy = f"Run {MAKERS[name]} --kb {self}"
+        if name not in parts:
+            raise ArtifactError(f"No {name} part in {self}. {remedy} first.")
+        record = parts[name]
+        for parent, parent_id in record["parents"].items():
+            if parts.get(parent, {}).get("id") != parent_id:
+                raise ArtifactError(f"The {name} part of {self} was made from an older {parent} part. {remedy} again.")
+        part = self._part(name, record)
+        problem = damage_of(part, full=False)
+        if problem:
+            raise ArtifactError(f"The {name} part of {self} is damaged: {problem}. {remedy} again.")
+        return part
+
+    def _part(self, name: str, record: Mapping[str, Any]) -> Part:
+        return Part(name, record["id"], self.location / record["folder"], record)
+
+    def last(self, name: str) -> Part | None:
+        """A part as it was last made, though its parents may have changed since; None if there is none that is sound."""
+        record = self.manifest()["parts"].get(name)
+        part = self._part(name, record) if record else None
+        return None if part is None or damage_of(part, full=False) else part
+
+    def verify(self) -> dict[str, str | None]:
+        """Hash every file of every part; a problem, or None, by part name."""
+        parts = self.manifest()["parts"]
+        return {name: damage_of(self._part(name, record), full=True) for name, record in parts.items()}
+
+    def is_current(self, name: str, *, config: object, parents: Sequence[str]) -> bool:
+        """Whether the part exists, is sound, and would come out the same if it were made now."""
+        try:
+            part = self.open(name)
+            return part.config == _plain(config) and set(part.record["parents"]) == set(parents)
+        except ArtifactError:
+            return False
+
+    # -- writing
+
+    @contextlib.contextmanager
+    def write(self, name: str, *, config: object, parents: Sequence[str]) -> Iterator[Path]:
+        """A local folder to fill; it becomes the current part when the block ends without an exception.
+
+        Everything that is read from the parents belongs inside the block: if one of them is replaced meanwhile, the new
+        part is refused rather than recorded as made from what it was not made from. There is one writer at a time.
+        """
+        parent_ids = {parent: self.open(parent).id for parent in parents}
+        (self.location / "parts").make_folder()
+        with sole_writer(self.location) as still_mine:
+            self._remove_abandoned()
+            with self._new_folder(name) as folder:
+                yield folder
+                files = checksums_of(folder)
+                if not files:
+                    raise ArtifactError(f"Nothing was written for the {name} part.")
+                part_id = id_of(name, files)
+                record = {
+                    "id": part_id,
+                    "folder": f"parts/{name}-{part_id}",
+                    "made_by": MAKERS[name],
+                    "deeped_ray": __version__,
+                    "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                    "config": _plain(config),
+                    "parents": parent_ids,
+                    "files": files,
+                }
+                still_mine()
+                self._commit(name, folder, record)
+
+    @contextlib.contextmanager
+    def _new_folder(self, name: str) -> Iterator[Path]:
+        """Where a part is filled: beside the others, or, if they are far away, on this node."""
+        if self.location.path is None:
+            with temporary_folder() as folder:
+                yield folder
+            return
+        folder = Path(tempfile.mkdtemp(prefix=f".new-{name}-", dir=self.root / "parts"))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _commit(self, name: str, folder: Path, record: dict[str, Any]) -> None:
+        manifest = self.manifest()
+        for parent, parent_id in record["parents"].items():
+            if manifest["parts"].get(parent, {}).get("id") != parent_id:
+                raise ArtifactError(
+                    f"The {parent} part of {self} changed while the {name} part was made from it. Run {MAKERS[name]} again."
+                )
+        part = self._part(name, record)
+        if part.location.exists() and damage_of(part, full=True):
+            part.location.remove()
+        if not part.location.exists():
+            self._put(folder, part)
+        previous = manifest["parts"].get(name)
+        manifest["parts"][name] = record
+        (self.location / "manifest.json").write_bytes(json.dumps(manifest, indent=2, sort_keys=True).encode())
+        if previous and previous["folder"] != record["folder"]:
+            with contextlib.suppress(DeepEdError):  # the next writer will remove it
+                self._part(name, previous).location.remove()
+
+    def _put(self, folder: Path, part: Part) -> None:
+        if part.location.path is None:
+            for file in part.record["files"]:
+                (part.location / file).upload(folder / file)
+            return
+        folder.chmod(0o755)
+        os.rename(folder, part.location.path)
+        _sync_folder(part.location.path.parent)
+
+    def _remove_abandoned(self) -> None:
+        """Delete what killed writers left behind: whoever writes now is the only one."""
+        current = {record["folder"] for record in self.manifest()["parts"].values()}
+        parts = self.location / "parts"
+        for name in parts.children():
+            if f"parts/{name}" not in current:
+                (parts / name).remove()
+
+
+def fingerprint(file: Address, *, edge_bytes: int = 2**20) -> dict[str, Any]:
+    """Tells one input file from another without reading all of it: name, size, hash of the first and last mebibyte."""
+    location = Location(file)
+    try:
+        size = location.num_bytes()
+        digest = hashlib.sha256(location.read_bytes(0, edge_bytes))
+        digest.update(location.read_bytes(max(0, size - edge_bytes)))
+    except OSError as error:
+        raise DeepEdError(f"Cannot read {location}: {error.strerror or error}.") from error
+    return {"file": location.name, "bytes": size, "edges_sha256": digest.hexdigest()}
+
+
+def _plain(config: object) -> dict[str, Any]:
+    """A config as JSON would give it back, so that tuples and lists compare equal."""
+    plain = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
+    result: dict[str, Any] = json.loads(json.dumps(plain))
+    return result
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

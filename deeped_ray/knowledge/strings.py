@@ -1,0 +1,107 @@
+"""A set of strings on disk that answers "which row is this one?" without a Python dict.
+
+Rows are ordered by a 64-bit hash; a look-up is a binary search in a memory-mapped array, then a comparison with the
+stored string, so that two strings with the same hash cannot be mistaken for each other.
+"""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deeped_ray.storage.arrow import open_arrow
+
+
+def hash64(string: str) -> int:
+    return int.from_bytes(blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def hash_order(strings: Sequence[str]) -> npt.NDArray[np.int64]:
+    """The order in which `write` expects its strings: by hash, then by string."""
+    keys = [(hash64(string), string) for string in strings]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
+
+
+def hashes_of(strings: Sequence[str]) -> npt.NDArray[np.uint64]:
+    return np.fromiter((hash64(string) for string in strings), dtype=np.uint64, count=len(strings))
+
+
+def write_strings(folder: Path, name: str, strings: Sequence[str]) -> None:
+    """Write distinct strings, given in `hash_order`, as `name.hashes.npy` and `name.arrow`."""
+    write_hashed_strings(folder, name, hashes_of(strings), pa.array(strings, type=pa.large_string()))
+
+
+def write_hashed_strings(
+    folder: Path, name: str, hashes: npt.NDArray[np.uint64], strings: pa.Array | pa.ChunkedArray
+) -> None:
+    assert np.all(hashes[1:] >= hashes[:-1]), "strings must come in hash order"
+    np.save(folder / f"{name}.hashes.npy", hashes)
+    strings = strings.cast(pa.large_string())
+    write_mapped(folder / f"{name}.arrow", pa.table({"string": strings}))
+
+
+def read_strings(folder: Path, name: str) -> pa.Array:
+    return read_mapped(folder / f"{name}.arrow")["string"]
+
+
+def write_mapped(path: Path, table: pa.Table) -> None:
+    """A table that readers map into memory: Arrow's own layout, not compressed, each column in one piece."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+
+
+def read_mapped(path: Path) -> dict[str, pa.Array]:
+    """Columns that stay in the file until they are looked at."""
+    table = open_arrow(pa.memory_map(str(path))).read_all()
+    # combine_chunks would copy them out of the memory map
+    return {
+        name: column.chunk(0) if column.num_chunks else pa.array([], column.type)
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+
+
+class StringIndex:
+    """Finds the row of a string."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        # a plain array over the map: np.memmap makes every element access ten times dearer
+        self.hashes = np.asarray(np.load(folder / f"{name}.hashes.npy", mmap_mode="r", allow_pickle=False))
+        self._strings = read_strings(folder, name)
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def __getitem__(self, row: int) -> str:
+        string: str = self._strings[row].as_py()
+        return string
+
+    def take(self, rows: npt.NDArray[np.int64]) -> list[str]:
+        """The strings of many rows at once."""
+        strings: list[str] = self._strings.take(pa.array(rows)).to_pylist()
+        return strings
+
+    def find(self, string: str) -> int | None:
+        key = np.uint64(hash64(string))
+        row = int(self.hashes.searchsorted(key))
+        while row < len(self.hashes) and self.hashes[row] == key:
+            if self[row] == string:
+                return row
+            row += 1
+        return None
+
+    def find_all(self, strings: Sequence[str]) -> npt.NDArray[np.int64]:
+        """`find` for many strings at once, -1 where there is none."""
+        keys = hashes_of(strings)
+        rows = np.searchsorted(self.hashes, keys).astype(np.int64)
+        is_hit = rows < len(self.hashes)
+        is_hit[is_hit] = self.hashes[rows[is_hit]] == keys[is_hit]
+        hits = np.flatnonzero(is_hit)
+        stored = self.take(rows[hits])
+        for place, string in zip(hits.tolist(), stored, strict=True):
+            if string != strings[place]:  # another string with the same hash
+                found = self.find(strings[place])
+                rows[place], is_hit[place] = (-1, False) if found is None else (found, True)
+        return np.where(is_hit, rows, -1)

@@ -1,0 +1,61 @@
+"""The linker behind Ray Serve.
+
+serve deploy serve/config.yaml                # on a running cluster; for a knowledge base of one's own see serve/config.py
+serve run serve.app:build kb=/abs/KB          # the same settings, on 127.0.0.1:8000
+"""
+
+from pathlib import Path
+
+from fastapi import FastAPI
+from ray import serve
+from ray.serve import Application
+
+from deeped_ray.linking.detection import DetectionConfig
+from deeped_ray.serving.api import create_api
+from deeped_ray.serving.config import AppArgs, DeploymentSettings
+from deeped_ray.serving.service import LinkingService
+from deeped_ray.types import DeepEdError
+
+
+@serve.deployment
+@serve.ingress()
+class LinkerDeployment:
+    """One replica."""
+
+    def __init__(self, args: AppArgs) -> None:
+        self._token = read_token(args.token_file)
+        self._service = LinkingService(
+            args.kb,
+            args.model,
+            detection=DetectionConfig(**args.detection),
+            max_batch_mentions=args.max_batch_mentions,
+            max_waiting_mentions=args.max_waiting_mentions,
+        )
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        return create_api(self._service, token=self._token)
+
+    async def check_health(self) -> None:
+        """Ray Serve restarts a replica for which this raises."""
+        await self._service.check_in_thread()
+
+
+def read_token(path: str | None) -> str | None:
+    """From a file, so that it stands in no config, log or list of processes."""
+    if path is None:
+        return None
+    try:
+        token = Path(path).read_text().strip()
+    except OSError as error:
+        raise DeepEdError(f"Cannot read the API token from {path}: {error.strerror}.") from error
+    if len(token) < 16 or not token.isascii() or not token.isprintable():
+        raise DeepEdError(
+            f"The API token in {path} has {len(token)} characters; it should have 16 at least, all ASCII."
+        )
+    return token
+
+
+def build(args: AppArgs) -> Application:
+    """The application, for `serve run serve.app:build kb=...` and for a Serve config file."""
+    application: Application = LinkerDeployment.options(**DeploymentSettings().options()).bind(args)  # type: ignore[attr-defined]
+    return application

@@ -1,0 +1,33 @@
+"""Arrays in `.npy` files: written whole or not at all, joined without being held in memory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deeped_ray.storage.location import Location
+
+
+def concatenate_arrays(pieces: Sequence[Path], target: Path) -> None:
+    """Join one-dimensional .npy files into one, holding one piece in memory at a time."""
+    arrays = [np.load(piece, mmap_mode="r", allow_pickle=False) for piece in pieces]
+    total = np.lib.format.open_memmap(target, mode="w+", dtype=arrays[0].dtype, shape=(sum(map(len, arrays)),))
+    position = 0
+    for array in arrays:
+        total[position : position + len(array)] = array
+        position += len(array)
+    total.flush()
+
+
+def concatenate_offsets(pieces: Sequence[Path], target: Path) -> None:
+    """Join CSR offsets whose rows follow each other."""
+    lengths = [np.diff(np.load(piece, allow_pickle=False)) for piece in pieces]
+    np.save(target, np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
+
+
+def save_array(target: Location, array: npt.NDArray[Any]) -> None:
+    """A `.npy` file that appears whole or not at all."""
+    with target.writing() as path, open(path, "wb") as handle:
+        np.save(handle, array)

@@ -1,0 +1,103 @@
+"""What the stages count reaches Prometheus, under the names that the dashboard and the documentation use."""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import ray
+
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running import logs, metrics
+from deeped_ray.running.local_ray import open_url
+from deeped_ray.running.metrics import METRICS
+from deeped_ray.running.progress import Progress
+from deeped_ray.running.tasks import spread
+from deeped_ray.storage.location import Location
+from deploy.grafana.make_dashboard import dashboard
+from tests.s3 import S3, failing_twice, prefix
+from tests.test_grafana import metrics_in, names_exported
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def scrape(*, until: Callable[[str], bool]) -> str:
+    """What the session's Ray exports; its processes report every ten seconds."""
+    (node,) = [node for node in ray.nodes() if node["Alive"]]
+    url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+    deadline = time.monotonic() + 40
+    while True:
+        with open_url(url, timeout_s=5.0) as reply:
+            text = reply.read().decode()
+        if until(text) or time.monotonic() > deadline:
+            return text
+        time.sleep(0.5)
+
+
+def value(text: str, metric: str, **tags: str) -> float:
+    """Summed over processes; -1 where there is none."""
+    found = [
+        float(line.rpartition(" ")[2])
+        for line in text.splitlines()
+        if line.startswith(f"{metric}{{") and all(f'{tag}="{wanted}"' in line for tag, wanted in tags.items())
+    ]
+    return sum(found) if found else -1.0
+
+
+def die_once(path: Path) -> int:
+    if path.name == "a" and not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 1
+
+
+def fail(_: str) -> None:
+    raise ValueError("a bad shard")
+
+
+def test_stages_are_exported_under_the_names_the_dashboard_uses(
+    corpus_kb: KnowledgeBase, s3: S3, tmp_path: Path
+) -> None:
+    logs.label(run="tested")
+    file = Location(f"{prefix('metrics')}/file")
+    file.write_bytes(b"x" * 1000)
+    file._try("write", failing_twice("SLOW_DOWN"))
+    file.fetch(tmp_path / "file")
+    progress = Progress("sleep", "pieces", 4, every_s=0.0)
+    progress.skip(1)
+    for _, done in spread(die_once, [tmp_path / name for name in "abc"]):
+        progress.advance(done)
+    with pytest.raises(ValueError, match="a bad shard"):
+        list(spread(fail, ["a"]))
+    for name in ("loss", "dev_accuracy", "epoch"):
+        metrics.record(name, 0.5, stage="train", model="local", seed="0")
+    wanted = {name for name in metrics_in(dashboard()) if "_stage_" in name or name.startswith("ray_node")}
+    text = scrape(until=lambda text: wanted <= names_exported(text))
+    assert wanted - names_exported(text) == set()
+    assert value(text, "ray_deeped_stage_done", stage="sleep", unit="pieces", run="tested") == 4
+    assert value(text, "ray_deeped_stage_size", stage="sleep") == 4
+    assert value(text, "ray_deeped_stage_tasks_total", stage="sleep", outcome="finished") == 3
+    assert value(text, "ray_deeped_stage_tasks_total", stage="sleep", outcome="retried") == 1
+    assert value(text, "ray_deeped_stage_tasks_total", stage="sleep", outcome="failed") == 1
+    assert value(text, "ray_deeped_stage_task_seconds_count", stage="sleep") == 3
+    assert 5e7 < value(text, "ray_deeped_stage_worker_bytes", stage="sleep") < 5e9
+    assert value(text, "ray_deeped_stage_fetched_bytes_total", run="tested") == 1000
+    assert value(text, "ray_deeped_stage_storage_retries_total", action="write") == 2
+    assert value(text, "ray_deeped_stage_tasks_total", stage="embed", outcome="finished") >= 1
+
+
+def test_a_listener_hears_run_and_stage_and_without_one_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_send", None)
+    metrics.record("fetched_bytes", 5)
+    monkeypatch.setattr(metrics, "_send", lambda *recorded: heard.append(recorded))
+    heard: list[tuple[object, ...]] = []
+    metrics.record("fetched_bytes", 5, stage="s")
+    assert heard == [("fetched_bytes", 5.0, {"run": logs.labels().run, "stage": "s"})]
+
+
+def test_the_documentation_lists_all_of_them() -> None:
+    documented = set(re.findall(r"`deeped_stage_(\w+)`", (ROOT / "docs" / "observability.md").read_text()))
+    assert documented == set(METRICS)

@@ -25,6 +25,7 @@ RANKS = {
     "demo": 11,
 }
 USES_RAY = {
+    "running/cluster.py",
     "running/tasks.py",
     "training/trainer.py",
     "serving/app.py",

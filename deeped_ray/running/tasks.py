@@ -1,24 +1,35 @@
-"""Spread independent pieces of work over a Ray cluster, with a bounded number in flight; logs and metrics of its tasks."""
+"""One loop for all work that is spread over Ray tasks: `tasks.run("parse", parse_shard, shards, ..., work=folder)`.
 
-import contextlib
-import functools
+It knows what an earlier run has finished and skips it, keeps a bounded number of tasks under way, shows progress and
+memory, runs tasks again that were lost with their worker or node, and returns the results in the order of the items.
+
+What is finished is known in one of two ways:
+
+    work      The worker writes a receipt after the task's own files: `work/receipts/parse-000003.json`, which holds
+              what the task returned. The next run with the same `work` folder reads it instead of running the task.
+    earlier   Where the output itself says whether it is whole, this function returns the earlier result, or None.
+
+Receipts survive a killed driver, and so do its tasks, for some seconds: Ray needs time to notice. Such an orphan does no
+harm. What it writes is what the rerun would write. If the rerun ends first and removes the folder, the orphan's receipt
+names an attempt whose mark is gone with the folder, and no later run believes it.
+"""
+
 import logging
-import os
-import re
 import resource
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import ray
-from ray._private.ray_logging import stderr_deduplicator
-from ray.util.metrics import Counter, Gauge, Histogram
 
 from deeped_ray.running import logs, metrics
+from deeped_ray.running.cluster import ensure_ray, observed
+from deeped_ray.running.faults import reached
 from deeped_ray.running.logs import Labels
-from deeped_ray.running.metrics import METRICS, PREFIX, SECONDS
 from deeped_ray.running.progress import Progress
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
@@ -27,81 +38,156 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 CRASHES = (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError)
+MAX_RETRIES = 5
+_READERS = 16
+"""Receipts read at once: storage that is far away answers slowly, but many at a time."""
 
 
-def ensure_ray() -> None:
-    """Join the cluster this job was submitted to, or start a local Ray when run as plain `python jobs/...`."""
-    if not ray.is_initialized():
-        # of several tasks that fail alike, `spread` raises the first; Ray would print the others after it
-        os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
-        # without an address Ray would also join any cluster it finds on this host
-        ray.init(
-            address=os.environ.get("RAY_ADDRESS") or "local",
-            include_dashboard=False,
-            logging_level=logging.WARNING,
-            # so that Ray puts nothing before the lines of workers, which would be no JSON then
-            logging_config=ray.LoggingConfig(encoding="JSON", log_level="WARNING") if logs.is_json() else None,
-        )
-        logs.start(logs.labels())  # for Ray has put a handler of its own beside ours
-    metrics.send_to(_send)
-    if logs.is_json():
-        _log_as_json()
+@dataclass(frozen=True)
+class Outcome(Generic[Result]):
+    """What all tasks of a run returned."""
+
+    results: list[Result]
+    """In the order of the items, those of an earlier run included."""
+    num_skipped: int
+    """Tasks that an earlier run had finished."""
+    peak_gib: float
+    """The most memory that a worker of this run held, memory it shares with others included."""
 
 
-def peak_memory_gib() -> float:
-    """The most memory that this process has held so far, pages it shares with others included."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts in KiB
-
-
-def spread(
+def run(
+    stage: str,
     function: Callable[..., Result],
-    items: Iterable[Item],
+    items: Sequence[Item],
     *shared: Any,
-    num_gpus: float = 0.0,
+    work: Location | None = None,
+    earlier: Callable[[Item], Result | None] | None = None,
+    unit: str = "tasks",
+    size: Callable[[Item], int] = lambda _: 1,
+    note: Callable[[Item, Result], str] | None = None,
     after_crash: Callable[[Item, str], Item] | None = None,
-) -> Iterator[tuple[Item, Result]]:
-    """Yield (item, function(item, *shared)) as results arrive, in any order.
+    num_gpus: float = 0.0,
+) -> Outcome[Result]:
+    """function(item, *shared) for every item that is not finished yet.
 
-    `shared` values go to the object store once, and numpy arrays among them are read there without a copy. At most two
-    items per CPU are under way, so that neither the driver nor the store fills up. A task lost with its worker or node is
-    run again, up to five times; or `after_crash` is told the item and what happened, and says what to run instead. An
-    exception of `function` is raised here.
+    `shared` values go to the object store once; numpy arrays among them are read there without a copy. With `work`,
+    results must be JSON. `size` is what an item adds to the progress, counted in `unit`, and `note` what the progress
+    line says beside it. A task lost with its worker is run again, up to five times; with `after_crash`, that is told
+    the item and what happened and returns the item to run instead. An exception of `function` is raised here.
     """
+    receipts = _Receipts(work, stage) if work is not None else None
+    found = receipts.read(len(items)) if receipts else _ask(earlier, items) if earlier else {}
+    progress = Progress(stage, unit, sum(map(size, items)))
+    if found:
+        progress.skip(sum(size(items[place]) for place in found))
+    todo = [_Task(place, items[place]) for place in range(len(items)) if place not in found]
+    results, peak = dict(found), 0.0
+    for task, done in _spread(function, todo, shared, receipts, after_crash, num_gpus) if todo else ():
+        results[task.place], peak = done.result, max(peak, done.memory_gib)
+        metrics.record("worker_bytes", peak * 2**30, stage=stage)
+        told = note(task.item, done.result) if note else ""
+        progress.advance(size(task.item), note=", ".join(filter(None, (told, f"workers up to {peak:.2f} GiB"))))
+        reached(f"{stage}/driver/{len(results) - len(found)}")
+    return Outcome([results[place] for place in range(len(items))], len(found), peak)
+
+
+# -- what is finished
+
+
+class _Receipts:
+    """What finished tasks returned, one small file each; any node can be handed this."""
+
+    def __init__(self, work: Location, stage: str) -> None:
+        self._folder, self._stage, self._attempt = work / "receipts", stage, uuid.uuid4().hex
+        self._folder.make_folder()
+        self._mark(self._attempt).write_json({})
+
+    def _mark(self, attempt: str) -> Location:
+        """There while receipts of this attempt count."""
+        return self._folder / f"attempt-{attempt}.json"
+
+    def _file(self, place: int) -> Location:
+        return self._folder / f"{self._stage}-{place:06d}.json"
+
+    def write(self, place: int, result: object) -> None:
+        self._file(place).write_json({"attempt": self._attempt, "result": result})
+
+    def read(self, count: int) -> dict[int, Any]:
+        """Results by place."""
+        there = set(self._folder.glob("*"))
+        places = [place for place in range(count) if self._file(place) in there]
+        with ThreadPoolExecutor(_READERS) as readers:
+            found = list(readers.map(lambda place: self._file(place).read_json(), places))
+        pairs = zip(places, found, strict=True)
+        return {place: receipt["result"] for place, receipt in pairs if self._mark(receipt["attempt"]) in there}
+
+
+def _ask(earlier: Callable[[Item], Result | None], items: Sequence[Item]) -> dict[int, Result]:
+    with ThreadPoolExecutor(_READERS) as readers:
+        answers = enumerate(readers.map(earlier, items))
+        return {place: result for place, result in answers if result is not None}
+
+
+# -- tasks on their way
+
+
+@dataclass(frozen=True, slots=True)
+class _Task(Generic[Item]):
+    place: int
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class _Done(Generic[Result]):
+    """A task's result, and what the driver counts of it: the worker may be gone before Ray has asked for its counts."""
+
+    result: Result
+    seconds: float
+    memory_gib: float
+    is_retry: bool
+
+
+def _spread(
+    function: Callable[..., Result],
+    todo: Sequence[_Task[Item]],
+    shared: Sequence[Any],
+    receipts: _Receipts | None,
+    after_crash: Callable[[Item, str], Item] | None,
+    num_gpus: float,
+) -> Iterator[tuple[_Task[Item], _Done[Result]]]:
+    """Tasks with what they returned, as they finish; at most two for each CPU are under way, so that nothing fills up."""
     ensure_ray()
     labels = logs.labels()
-    task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=0 if after_crash else 5)(_run_task)
-    task = task.options(name=getattr(function, "__name__", "task"))
+    remote = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=0 if after_crash else MAX_RETRIES)(_run_task)
+    remote = remote.options(name=getattr(function, "__name__", "task"))
     references = [ray.put(value) for value in shared]
-    running: dict[Any, Item] = {}
-    peak = 0.0
+    running: dict[Any, _Task[Item]] = {}
 
-    def start(item: Item) -> None:
-        its_labels = labels._replace(shard=label_of(item))
-        running[task.remote(function, its_labels, item, *references)] = item
+    def start(task: _Task[Item]) -> None:
+        its_labels = labels._replace(shard=label_of(task.item))
+        running[remote.remote(function, its_labels, task, receipts, *references)] = task
 
-    def next_result() -> tuple[Item, Result]:
-        nonlocal peak
-        while True:
-            ready, _ = ray.wait(list(running), num_returns=1)
-            item = running.pop(ready[0])
-            try:
-                done: _Done[Result] = _get(ready[0], item, labels.stage)
-            except CRASHES as error:
-                if after_crash is None:
-                    raise
-                start(after_crash(item, _first_line(error)))
-                continue
-            peak = max(peak, done.memory_gib)
-            _count(done, peak, labels.stage)
-            return item, done.result
+    def finish_one() -> Iterator[tuple[_Task[Item], _Done[Result]]]:
+        ready, _ = ray.wait(list(running), num_returns=1)
+        task = running.pop(ready[0])
+        try:
+            done: _Done[Result] = ray.get(ready[0])
+        except ray.exceptions.RayError as error:
+            _count_failure(task, labels)
+            if after_crash is None or not isinstance(error, CRASHES):
+                raise
+            start(replace(task, item=after_crash(task.item, str(error).strip().partition("\n")[0])))
+            return
+        _count(done, labels.stage)
+        yield task, done
 
     try:
-        for item in items:
+        for task in todo:
             while len(running) >= _max_in_flight():
-                yield next_result()
-            start(item)
+                yield from finish_one()
+            start(task)
         while running:
-            yield next_result()
+            yield from finish_one()
     except ray.exceptions.RayTaskError as error:
         # a user's error stays one line; anything else keeps the worker's traceback
         raise (error.cause if isinstance(error.cause, DeepEdError) else error.as_instanceof_cause()) from None
@@ -112,38 +198,21 @@ def _max_in_flight() -> int:
     return 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
-
-
-def run_tasks(stage: str, unit: str, function: Callable[..., float], items: Sequence[Item], *shared: Any) -> float:
-    """Spread tasks that return `peak_memory_gib()`, show their progress, and return the largest of these."""
-    progress = Progress(stage, unit, len(items))
-    peak = 0.0
-    for _, memory in spread(function, items, *shared):
-        peak = max(peak, memory)
-        progress.advance(note=f"workers up to {peak:.2f} GiB")
-    return peak
-
-
-# -- tasks
-
-
-@dataclass(frozen=True)
-class _Done(Generic[Result]):
-    """A task's result, and what there is to count of it: by the driver, since workers may go before they are asked."""
-
-    result: Result
-    seconds: float
-    memory_gib: float
-    is_retry: bool
-
-
-def _run_task(function: Callable[..., Result], labels: Labels, item: Item, *shared: Any) -> _Done[Result]:
+def _run_task(
+    function: Callable[..., Result], labels: Labels, task: _Task[Item], receipts: _Receipts | None, *shared: Any
+) -> _Done[Result]:
+    """In a worker."""
     with observed(labels):
+        reached(f"{labels.stage}/{task.place}")
         start = time.monotonic()
-        result = function(item, *shared)
-        return _Done(result, time.monotonic() - start, peak_memory_gib(), _is_retry())
+        result = function(task.item, *shared)
+        if receipts:
+            receipts.write(task.place, result)
+        return _Done(result, time.monotonic() - start, _peak_memory_gib(), _is_retry())
+
+
+def _peak_memory_gib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # Linux counts in KiB
 
 
 def _is_retry() -> bool:
@@ -152,22 +221,17 @@ def _is_retry() -> bool:
     return bool(core_worker.get_current_task_attempt_number() > 0)
 
 
-def _get(reference: Any, item: object, stage: str) -> Any:
-    try:
-        return ray.get(reference)
-    except ray.exceptions.RayError:
-        metrics.record("tasks", outcome="failed", stage=stage)
-        shard = label_of(item)
-        logger.error("a task failed at %s", shard, extra={"fields": {"stage": stage, "shard": shard}})
-        raise
-
-
-def _count(done: _Done[Any], peak_gib: float, stage: str) -> None:
+def _count(done: _Done[Any], stage: str) -> None:
     metrics.record("tasks", outcome="finished", stage=stage)
     if done.is_retry:
         metrics.record("tasks", outcome="retried", stage=stage)
     metrics.record("task_seconds", done.seconds, stage=stage)
-    metrics.record("worker_bytes", peak_gib * 2**30, stage=stage)
+
+
+def _count_failure(task: _Task[Any], labels: Labels) -> None:
+    metrics.record("tasks", outcome="failed", stage=labels.stage)
+    shard = label_of(task.item)
+    logger.error("a task failed at %s", shard, extra={"fields": {"stage": labels.stage, "shard": shard}})
 
 
 def label_of(item: object) -> str:
@@ -179,41 +243,14 @@ def label_of(item: object) -> str:
     return str(item) if isinstance(item, int | str) else getattr(item, "label", "")
 
 
-# -- logs and metrics of a process that Ray runs
+def spread(function, items, *shared, num_gpus=0.0, after_crash=None):  # type: ignore
+    todo = [_Task(place, item) for place, item in enumerate(items)]
+    for task, done in _spread(function, todo, shared, None, after_crash, num_gpus) if todo else ():
+        yield task.item, done.result
 
 
-@contextlib.contextmanager
-def observed(labels: Labels) -> Iterator[None]:
-    """Log and count as the job does that this process works for."""
-    metrics.send_to(_send)
-    with logs.labelled(labels):
-        if logs.is_json():
-            _log_as_json()
-        yield
+def run_tasks(stage, unit, function, items, *shared):  # type: ignore
+    return run(stage, function, list(items), *shared, unit=unit).peak_gib
 
 
-def _log_as_json() -> None:
-    """Ray's own lines too; those that workers have in common come one by one, since Ray's summary would be no JSON."""
-    logging.getLogger("ray").handlers[:] = logging.getLogger().handlers
-    stderr_deduplicator.allow_re = re.compile(r"^\{")
-
-
-@functools.cache
-def _metric(name: str) -> Counter | Gauge | Histogram:
-    kind, meaning, tags = METRICS[name]
-    tag_keys = ("run", "stage", *tags)
-    if kind == "histogram":
-        return Histogram(PREFIX + name, meaning, boundaries=SECONDS, tag_keys=tag_keys)
-    return (Counter if kind == "counter" else Gauge)(PREFIX + name, meaning, tag_keys=tag_keys)
-
-
-def _send(name: str, value: float, tags: dict[str, str]) -> None:
-    if not ray.is_initialized():
-        return
-    metric = _metric(name)
-    if isinstance(metric, Gauge):
-        metric.set(value, tags)
-    elif isinstance(metric, Histogram):
-        metric.observe(value, tags)
-    elif value > 0:
-        metric.inc(value, tags)
+peak_memory_gib = _peak_memory_gib

@@ -1,0 +1,72 @@
+"""The Ray that a job runs on: joining it, and the logs and metrics of the processes it runs for us."""
+
+import contextlib
+import functools
+import logging
+import os
+import re
+from collections.abc import Iterator
+
+import ray
+from ray._private.ray_logging import stderr_deduplicator
+from ray.util.metrics import Counter, Gauge, Histogram
+
+from deeped_ray.running import logs, metrics
+from deeped_ray.running.logs import Labels
+from deeped_ray.running.metrics import METRICS, PREFIX, SECONDS
+
+
+def ensure_ray() -> None:
+    """Join the cluster this job was submitted to, or start a local Ray when run as plain `python jobs/...`."""
+    if not ray.is_initialized():
+        # if several tasks fail alike, `tasks.run` raises the first; Ray would print the others after it
+        os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
+        # without an address Ray would also join any cluster it finds on this host
+        ray.init(
+            address=os.environ.get("RAY_ADDRESS") or "local",
+            include_dashboard=False,
+            logging_level=logging.WARNING,
+            # Ray would put a prefix before the lines of workers, and they would not be JSON any more
+            logging_config=ray.LoggingConfig(encoding="JSON", log_level="WARNING") if logs.is_json() else None,
+        )
+        logs.start(logs.labels())  # Ray has put a handler of its own beside ours
+    metrics.send_to(_send)
+    if logs.is_json():
+        _log_as_json()
+
+
+@contextlib.contextmanager
+def observed(labels: Labels) -> Iterator[None]:
+    """In a worker: log and count as the job does that the worker runs for."""
+    metrics.send_to(_send)
+    with logs.labelled(labels):
+        if logs.is_json():
+            _log_as_json()
+        yield
+
+
+def _log_as_json() -> None:
+    """Ray's own lines too. Lines that workers have in common come one by one: Ray's summary of them is not JSON."""
+    logging.getLogger("ray").handlers[:] = logging.getLogger().handlers
+    stderr_deduplicator.allow_re = re.compile(r"^\{")
+
+
+@functools.cache
+def _metric(name: str) -> Counter | Gauge | Histogram:
+    kind, meaning, tags = METRICS[name]
+    tag_keys = ("run", "stage", *tags)
+    if kind == "histogram":
+        return Histogram(PREFIX + name, meaning, boundaries=SECONDS, tag_keys=tag_keys)
+    return (Counter if kind == "counter" else Gauge)(PREFIX + name, meaning, tag_keys=tag_keys)
+
+
+def _send(name: str, value: float, tags: dict[str, str]) -> None:
+    if not ray.is_initialized():
+        return
+    metric = _metric(name)
+    if isinstance(metric, Gauge):
+        metric.set(value, tags)
+    elif isinstance(metric, Histogram):
+        metric.observe(value, tags)
+    elif value > 0:
+        metric.inc(value, tags)

@@ -18,8 +18,9 @@ from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.wikidump import cut_dump
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.cluster import ensure_ray
 from deeped_ray.running.console import table
-from deeped_ray.running.tasks import ensure_ray, peak_memory_gib
+from deeped_ray.running.tasks import peak_memory_gib
 from deeped_ray.storage.location import Location
 
 FRACTIONS = (0.25, 0.5, 1.0)

@@ -9,7 +9,7 @@ _CREDENTIALS = re.compile(  # one slash where a URI was taken for a path
     re.IGNORECASE,
 )
 _SECRET = re.compile(
-    r"((?:access_?key|secret|token|password|signature|credential)\w*[\"']?\s*[:=>]\s*[\"']?)[^\s\"'&,;<]+", re.I
+    r"((?:access_?key|secret|token(?!s)|password|signature|credential)\w*[\"']?\s*[:=>]\s*[\"']?)[^\s\"'&,;<]+", re.I
 )
 
 

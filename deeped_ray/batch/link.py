@@ -45,6 +45,7 @@ from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker, LinkerKind
 from deeped_ray.running import tasks
+from deeped_ray.running.config import FLAG
 from deeped_ray.storage.lease import sole_writer
 from deeped_ray.storage.location import Location, find_files
 from deeped_ray.types import DeepEdError, Document, Prediction
@@ -64,13 +65,14 @@ class CorpusLinkingConfig:
 
     input: Annotated[
         tuple[str, ...],
-        "documents, repeatable: Parquet, or JSON lines, plain, .gz or .bz2; file, folder or glob, local or s3:// and the like",
+        "documents as Parquet or JSON lines; repeatable. A file, folder or glob, on disk or s3://...; may be compressed.",
+        FLAG,
     ] = ()
-    output: Annotated[str | None, "folder for the answers: a path, s3://, gs:// or hdfs://"] = None
-    model: Annotated[LinkerKind, "which linker"] = "global"
-    threshold: Annotated[float, "answer nothing below this probability"] = 0.0
-    top: Annotated[int, "candidates to list per mention"] = 0
-    explain: Annotated[bool, "list attended words, and which mentions support which"] = False
+    output: Annotated[str | None, "folder for the answers: a path, s3://, gs:// or hdfs://", FLAG] = None
+    model: Annotated[LinkerKind, "which linker", FLAG] = "global"
+    threshold: Annotated[float, "answer nothing below this probability", FLAG] = 0.0
+    top: Annotated[int, "candidates to list per mention", FLAG] = 0
+    explain: Annotated[bool, "list attended words, and which mentions support which", FLAG] = False
     resembling: Annotated[
         bool, "local and global: give names that are not known the entities whose names resemble them"
     ] = True
@@ -81,12 +83,10 @@ class CorpusLinkingConfig:
     partition_documents: Annotated[int, "most documents per task and file of answers"] = 10_000
 
     def __post_init__(self) -> None:
-        if not self.input or not self.output:
-            raise DeepEdError("Give --input and --output.")
         if not (0 <= self.threshold <= 1 and 0 <= self.max_error_share <= 1):
-            raise DeepEdError("--threshold and --max-error-share must lie between 0 and 1.")
+            raise DeepEdError("`threshold` and `max_error_share` must lie between 0 and 1.")
         if self.top < 0 or min(self.max_characters, self.partition_documents) < 1:
-            raise DeepEdError("--top must not be negative, --max-characters and --partition-documents at least 1.")
+            raise DeepEdError("`top` must be at least 0, `max_characters` and `partition_documents` at least 1.")
 
     def recorded(self) -> dict[str, Any]:
         """What the answers depend on, beside the inputs."""
@@ -128,7 +128,8 @@ class Attempt:
 
 def link_corpus(kb: KnowledgeBase, config: CorpusLinkingConfig, detection: DetectionConfig) -> dict[str, Any]:
     """Link what is not linked yet; returns counts and speed."""
-    assert config.output is not None
+    if not config.input or not config.output:
+        raise DeepEdError("Give --input and --output.")
     output = Location(config.output)
     for option, location in [("--output", output), *(("--input", Location(pattern)) for pattern in config.input)]:
         _refuse_working_dir(option, location)

@@ -32,7 +32,7 @@ def choose_link_steps(
 ) -> Methods:
     """The link phase lasts until validation stops improving: try some lengths on the entities that validation is about."""
     if validation is None:
-        raise DeepEdError("--link-steps -1 needs validation data, and the corpus has none. Give --link-steps.")
+        raise DeepEdError("`link_steps` -1 needs validation data, and the corpus has none. Set vectors.link_steps.")
     pieces = np.array_split(validation.entities, max(1, len(validation.entities) // sharding.block_entities))
     shared, num_gpus = (corpus, words, methods, sharding), sharding.num_gpus
     found = tasks.run("validate", _embed_stages, pieces, *shared, unit="entities", size=len, num_gpus=num_gpus).results
@@ -40,7 +40,7 @@ def choose_link_steps(
     scores = {steps: validation.score(vectors) for steps, vectors in zip(LINK_STEPS, stages, strict=True)}
     best = max(scores, key=lambda steps: scores[steps])
     logger.info("validation by %s: link steps %s, best %d", validation.name, scores, best)
-    return methods._replace(reference=replace(methods.reference, link_steps=best))
+    return replace(methods, reference=replace(methods.reference, link_steps=best))
 
 
 def _embed_stages(entities: Ids, corpus: Part, words: Part, methods: Methods, sharding: ShardConfig) -> Floats:

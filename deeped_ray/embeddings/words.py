@@ -19,6 +19,7 @@ from deeped_ray.corpus.pages import page_shards, read_pages
 from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import StringIndex, write_strings
+from deeped_ray.running.config import FLAG
 from deeped_ray.running.progress import Progress
 from deeped_ray.storage.compressed import READ_ERRORS, open_decompressed
 from deeped_ray.storage.location import Address, Location
@@ -33,7 +34,7 @@ class WordVectorConfig:
     """Where word vectors come from."""
 
     word_vectors: Annotated[
-        str | None, "word2vec .bin or .txt, or GloVe text, also gzipped; default: learned from the dump"
+        str | None, "word2vec .bin or .txt, or GloVe; default: learn them from the dump. May be compressed.", FLAG
     ] = None
     dimension: Annotated[int, "d, the width of word and entity vectors; with --word-vectors it must match the file"] = (
         300
@@ -43,7 +44,7 @@ class WordVectorConfig:
 
     def __post_init__(self) -> None:
         if self.dimension < 2 or self.ppmi_window < 1:
-            raise DeepEdError("--dimension must be at least 2 and --ppmi-window at least 1.")
+            raise DeepEdError("`dimension` must be at least 2 and `ppmi_window` at least 1.")
 
 
 # -- pretrained files
@@ -145,7 +146,7 @@ def factorize(matrix: scipy.sparse.csr_matrix, *, dimension: int) -> Vectors:
     """Rows of U sqrt(S) of the truncated SVD, unit length."""
     if dimension >= min(matrix.shape):
         raise DeepEdError(
-            f"{matrix.shape[0]:,} words are too few for {dimension}-dimensional vectors. Lower --dimension or --min-word-count."
+            f"{matrix.shape[0]:,} words are too few for {dimension}-dimensional vectors. Lower corpus.dimension or corpus.min_word_count."
         )
     start = np.random.default_rng(0).standard_normal(min(matrix.shape))
     left, values, _ = scipy.sparse.linalg.svds(matrix, k=dimension, v0=start)
@@ -175,7 +176,7 @@ def pretrained_words(corpus_vocabulary: StringIndex, config: WordVectorConfig) -
         progress.advance()
         if len(vector) != config.dimension:
             raise DeepEdError(
-                f"{path} has {len(vector)}-dimensional vectors, --dimension is {config.dimension}. Pass --dimension {len(vector)}."
+                f"{path} has {len(vector)}-dimensional vectors, but corpus.dimension is {config.dimension}. Add --set corpus.dimension={len(vector)}."
             )
         word_id = corpus_vocabulary.find(word)
         if word_id is not None and word_id not in found and np.isfinite(vector).all() and vector.any():

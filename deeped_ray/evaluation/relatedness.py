@@ -21,6 +21,7 @@ from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.validation import HeldOutLinks, Validation
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.config import FLAG
 from deeped_ray.storage.compressed import read_lines
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
@@ -43,7 +44,7 @@ class Query(NamedTuple):
 class RelatednessConfig:
     """Which judgements to compare with."""
 
-    dataset: Annotated[tuple[str, ...], "kore:FILE, pairs:FILE or ceccarelli:FILE"] = ()
+    dataset: Annotated[tuple[str, ...], "kore:FILE, pairs:FILE or ceccarelli:FILE", FLAG] = ()
     discount: Annotated[Discount, "of rank r in NDCG: 1 / log2(1 + r), or the authors' code's 1 / log2(max(2, r))"] = (
         "standard"
     )

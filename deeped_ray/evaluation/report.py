@@ -16,6 +16,7 @@ from deeped_ray.evaluation.metrics import Outcome, Result, Share, judge
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.linker import Linker, LinkerKind
+from deeped_ray.running.config import FLAG, JOB_FLAG
 from deeped_ray.types import DeepEdError, Document, Prediction
 
 
@@ -23,20 +24,24 @@ from deeped_ray.types import DeepEdError, Document, Prediction
 class EvaluationConfig:
     """What to score."""
 
-    dataset: Annotated[tuple[str, ...], f"annotated documents, repeatable: {SPECS}; default: mini:test"] = ()
-    candidates: Annotated[tuple[str, ...], "external candidate lists instead of the knowledge base's: ppr:FILE"] = ()
-    model: Annotated[Literal["all", "prior", "local", "global"], "which linker to score"] = "all"
+    dataset: Annotated[tuple[str, ...], f"annotated documents, repeatable; default: mini:test. {SPECS}.", FLAG] = ()
+    candidates: Annotated[tuple[str, ...], "external candidate lists: ppr:FILE", FLAG] = ()
+    model: Annotated[Literal["all", "prior", "local", "global"], "which linker to score", FLAG] = "all"
     resembling: Annotated[
         bool, "local and global: give names that are not known the entities whose names resemble them"
     ] = True
-    all_seeds: Annotated[bool, "score every seed of the training run too, for mean and 95% interval over seeds"] = False
+    all_seeds: Annotated[
+        bool, "score every seed of the training run too. Shows mean and 95% interval over seeds.", JOB_FLAG
+    ] = False
     explain: Annotated[
-        int, "mentions to show with attended words and parts of scores: solved and missed ones, lowest gold prior first"
+        int,
+        "mentions to show with their reasons. Solved and missed ones, lowest gold prior first.",
+        JOB_FLAG,
     ] = 0
 
     def __post_init__(self) -> None:
         if self.explain < 0:
-            raise DeepEdError(f"--explain must not be negative, as {self.explain} is.")
+            raise DeepEdError(f"`explain` must be at least 0, not {self.explain}.")
 
     @property
     def datasets(self) -> tuple[str, ...]:

@@ -46,6 +46,8 @@ class KnowledgeBase:
 
     def __init__(self, root: Address, *, create: bool = False) -> None:
         self.location = Location(root)
+        self.settings: dict[str, Any] = {}
+        """Of the stage that writes, by section: kept in the manifest beside what it makes."""
         path = self.location.path
         if path is not None and "working_dir_files" in (*path.parts, *path.resolve().parts):
             # `ray job submit --working-dir .` runs in a throw-away copy, where a relative --kb would be lost
@@ -154,6 +156,7 @@ class KnowledgeBase:
                     "deeped_ray": __version__,
                     "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
                     "config": _plain(config),
+                    "settings": _plain(self.settings),
                     "parents": parent_ids,
                     "files": files,
                 }

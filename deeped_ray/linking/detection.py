@@ -53,7 +53,8 @@ class DetectionConfig:
     """How mentions are found in raw text."""
 
     detector: Annotated[
-        Literal["kb", "spacy"], "who finds mentions: the knowledge base, or a spaCy pipeline (needs the extra `spacy`)"
+        Literal["kb", "spacy"],
+        "who finds mentions: the knowledge base, or a spaCy pipeline (needs the extra `spacy`)",
     ] = "kb"
     min_link_probability: Annotated[float, "link probability that a name needs to be a mention"] = 0.015
     min_lower_probability: Annotated[
@@ -296,7 +297,7 @@ def _load_pipeline(model: str) -> Any:
         import spacy
     except ImportError as error:
         raise DeepEdError(
-            "--detector spacy needs spaCy, which is not installed. Run pip install 'deeped-ray[spacy]'."
+            "`detector` spacy needs spaCy, which is not installed. Run pip install 'deeped-ray[spacy]'."
         ) from error
     try:
         return spacy.load(model)

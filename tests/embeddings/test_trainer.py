@@ -28,7 +28,9 @@ from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
 
-REFERENCE = Methods(EmbeddingConfig(method="reference"), reference=ReferenceConfig(page_steps=20, link_steps=5))
+REFERENCE = Methods(
+    embedding=EmbeddingConfig(method="reference"), reference=ReferenceConfig(page_steps=20, link_steps=5)
+)
 NEW = SubsetConfig(only_new=True)
 
 
@@ -147,7 +149,9 @@ def test_a_disk_that_is_full_is_said_in_one_line_and_leaves_no_half_shard(tmp_pa
 
 
 def test_the_length_of_the_link_phase_comes_from_validation(kb: KnowledgeBase) -> None:
-    asked = Methods(EmbeddingConfig(method="reference"), reference=ReferenceConfig(page_steps=5, link_steps=-1))
+    asked = Methods(
+        embedding=EmbeddingConfig(method="reference"), reference=ReferenceConfig(page_steps=5, link_steps=-1)
+    )
     validation = HeldOutLinks(kb)
     validation.entities = validation.entities[:40]
     scores = iter([0.1, 0.3, 0.9, 0.2, 0.1, 0.0])

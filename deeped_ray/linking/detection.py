@@ -69,7 +69,7 @@ class DetectionConfig:
     def __post_init__(self) -> None:
         for name in ("min_link_probability", "min_lower_probability", "min_name_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise DeepEdError(f"--{name.replace('_', '-')} must lie between 0 and 1, unlike {getattr(self, name)}.")
+                raise DeepEdError(f"`{name}` must lie between 0 and 1, not be {getattr(self, name)}.")
 
 
 class _Words(NamedTuple):

@@ -75,7 +75,7 @@ def score_entities(
     num_annotated = num_found = num_right = 0
     for document, predictions in zip(documents, answers, strict=True):
         gold = {(m.start, m.end): catalogue.find_gold(m) for m in document.mentions if m.gold is not None}
-        linked = {(p.start, p.end): catalogue.find(p.best.title) for p in predictions if p.best is not None}
+        linked = {(p.start, p.end): catalogue.find(p.entity.title) for p in predictions if p.entity is not None}
         num_annotated, num_found = num_annotated + len(gold), num_found + len(linked)
         num_right += sum(gold.get(span) == entity for span, entity in linked.items())
     return DetectionScores("linked, with the right entity", num_annotated, num_found, num_right)

@@ -76,16 +76,16 @@ def judge(mention: Mention, answer: Prediction, first: Sequence[PriorCandidate],
     prior = next((candidate.prior for candidate in first if candidate.entity_id == gold_id), None)
     with_text = [c.entity_id for c in first if catalogue.num_words[c.entity_id]] or [c.entity_id for c in first]
     text_chance = 1 / len(with_text) if gold_id in with_text else 0.0
-    is_correct = answer.best is not None and answer.best.title == title
+    is_correct = answer.entity is not None and answer.entity.title == title
     error: ErrorKind | None = None
-    if answer.best is None:
+    if answer.entity is None:
         error = "unknown_name"
     elif prior is None:
         error = "not_a_candidate"
     elif title not in kept:
         error = "pruned"
     elif not is_correct:
-        error = "prior_misled" if answer.best.prior >= kept[title] else "context_misled"
+        error = "prior_misled" if answer.entity.prior >= kept[title] else "context_misled"
     return Outcome(bool(kept), is_correct, error, prior, int(catalogue.num_links[gold_id]), text_chance)
 
 

@@ -95,7 +95,7 @@ def describe_case(report: Report, case: Case) -> str:
 
 def describe(prediction: Prediction, *, num_words: int) -> str:
     """A mention with its answer, its attended words, and every candidate's parts."""
-    head = f"{prediction.surface!r} [{prediction.start}:{prediction.end}] -> {prediction.best.title if prediction.best else f'nothing: {prediction.reason}'}"
+    head = f"{prediction.surface!r} [{prediction.start}:{prediction.end}] -> {prediction.entity.title if prediction.entity else f'nothing: {prediction.reason}'}"
     if not prediction.candidates:
         return head
     words = ", ".join(f"{word} {weight:.2f}" for word, weight in prediction.attended[:num_words])

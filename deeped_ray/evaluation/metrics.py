@@ -19,7 +19,6 @@ from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
@@ -221,5 +220,7 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     mean = sum(values) / len(values)
     if len(values) == 1:
         return mean, 0.0
+    from scipy import stats  # takes a second to import, and most evaluations have one seed
+
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
     return mean, float(stats.t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))

@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
 
 from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.embeddings.unseen import TextEmbedder
@@ -142,7 +141,9 @@ def spearman(scores: Sequence[float], judgements: Sequence[float]) -> float:
     """Rank correlation, ties sharing their mean rank; 0 if either side does not distinguish anything."""
     if len(set(scores)) < 2 or len(set(judgements)) < 2:
         return 0.0
-    return float(scipy.stats.spearmanr(scores, judgements).statistic)
+    from scipy import stats  # takes a second to import, and every training of vectors imports this module
+
+    return float(stats.spearmanr(scores, judgements).statistic)
 
 
 def ndcg(labels: Sequence[float], k: int, *, discount: Discount) -> float:

@@ -2,10 +2,10 @@
 
 from deeped_ray.planning.coefficients import BAND, Estimate, total
 from deeped_ray.planning.plan import Plan, Stage
-from deeped_ray.running.console import table
+from deeped_ray.running.console import PLAIN, Style, table
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: Plan, *, style: Style = PLAIN) -> str:
     """What each stage takes, what holds it up, and what may go wrong."""
     work, cluster, made, serving = plan.workload, plan.cluster, plan.made, plan.serving
     sizes = {
@@ -24,7 +24,7 @@ def plan_text(plan: Plan) -> str:
         ", ".join(
             f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in sizes.items()
         ),
-        table(_PLAN_COLUMNS, [_plan_row(stage) for stage in plan.stages]),
+        table(_PLAN_COLUMNS, [_plan_row(stage) for stage in plan.stages], style=style),
         f"In all {_hours(core_s)} core-hours, {_duration(wall_s.value)} ({_duration(wall_s.low)} to {_duration(wall_s.high)}) on {nodes}."
         f"\nBottleneck: {plan.bottleneck}.",
         f"Serving {work.documents_per_s:g} documents/s: {serving.replicas} replicas of one core, {serving.documents_per_s.value:.0f} documents/s and"

@@ -20,7 +20,7 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.linking.views import linked_text
-from deeped_ray.running.console import style_of
+from deeped_ray.running.console import stdout_style
 from deeped_ray.running.local_ray import LocalRay, executable, local_ray, open_url
 from deeped_ray.serving.local import deploy
 from deeped_ray.types import Candidate, DeepEdError, Prediction
@@ -67,7 +67,7 @@ def run_demo(kb: Path, *, port: int | None, keep_serving: bool) -> None:
         _say("deploying serve.app:build")
         url = deploy(ray, kb, port=port)
         _say(f"POST {url}/link")
-        answers = linked_text(SENTENCE, post_link(url, SENTENCE), style=style_of(sys.stdout))
+        answers = linked_text(SENTENCE, post_link(url, SENTENCE), style=stdout_style())
         print(f"\n{answers}\n")
         run_job(ray, kb, "evaluate")
         print(f"done in {time.monotonic() - start:.0f} s; knowledge base: {kb}")

@@ -144,7 +144,11 @@ def _length(num_candidates: Any) -> int:
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     function = inspect.unwrap(function)  # tests wrap every function in type checks
-    options = {"nogil": True, "fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy"}
+    options: dict[str, Any] = {
+        "nogil": True,
+        "fastmath": {"reassoc", "contract", "arcp", "nsz"},
+        "error_model": "numpy",
+    }
     try:
         compiled: Callable[..., Any] = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package nor the home can be written to: compile again in each process

@@ -2,10 +2,11 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from textwrap import wrap
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 BOLD, DIM, LINK, NO_LINK = "1", "2", "1;36", "33"
 """Codes of SGR, which all terminals know."""
@@ -15,7 +16,7 @@ _NARROWEST = 12
 
 
 class Style(NamedTuple):
-    """How a stream shows text. The default is plain: no colour, lines of any length."""
+    """How text is shown. The default is plain: no colour, lines of any length."""
 
     is_coloured: bool = False
     width: int | None = None
@@ -27,9 +28,9 @@ class Style(NamedTuple):
 PLAIN = Style()
 
 
-def style_of(stream: TextIO) -> Style:
-    """Plain unless the stream is a terminal. NO_COLOR and TERM=dumb turn colours off (no-color.org)."""
-    if not stream.isatty():
+def stdout_style() -> Style:
+    """Plain unless stdout is a terminal. NO_COLOR and TERM=dumb turn colours off (no-color.org)."""
+    if not sys.stdout.isatty():
         return PLAIN
     is_colourless = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return Style(not is_colourless, shutil.get_terminal_size().columns)

@@ -29,7 +29,9 @@ from deeped_ray.knowledge.strings import (
     StringIndex,
     hash64,
     hashes_of,
+    numbers_of,
     read_mapped,
+    take_strings,
     write_hashed_strings,
     write_mapped,
 )
@@ -39,7 +41,8 @@ from deeped_ray.types import DeepEdError, Mention, Page
 
 MAX_REDIRECTS = 10
 _NO_PAGE = -1
-_NO_REDIRECT = pa.scalar(0, pa.uint64())
+# pa.scalar would import pandas: see `numbers_of`
+_NO_REDIRECT = pa.Array.from_buffers(pa.uint64(), 1, [None, pa.py_buffer(bytes(8))])[0]
 _SCHEMA = pa.schema(
     [
         ("hash", pa.uint64()),
@@ -213,8 +216,7 @@ class Catalogue:
         columns = read_mapped(part.path / "entities.arrow")
         self._titles = columns["title"]
         self.page_ids, self.num_links, self.num_words, self.is_person, has_page = (
-            columns[name].to_numpy(zero_copy_only=False)
-            for name in ("page_id", "num_links", "num_words", "is_person", "has_page")
+            numbers_of(columns[name]) for name in ("page_id", "num_links", "num_words", "is_person", "has_page")
         )
         self._article_ids = self.page_ids[: np.count_nonzero(has_page)]  # those with a page come first
         self._names = StringIndex(part.path, "titles")
@@ -232,8 +234,7 @@ class Catalogue:
 
     def titles(self, entity_ids: npt.NDArray[np.int64]) -> list[str]:
         """`title` for many at once."""
-        titles: list[str] = self._titles.take(pa.array(entity_ids)).to_pylist()
-        return titles
+        return take_strings(self._titles, entity_ids)
 
     def url(self, title: str) -> str:
         """Where Wikipedia, or the wiki that the dump is of, has the page."""

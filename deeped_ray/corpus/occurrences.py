@@ -86,15 +86,16 @@ def _codes_of(text: str) -> npt.NDArray[np.uint32]:
 @functools.cache
 def _kinds() -> npt.NDArray[np.uint8]:
     """What every character is to a unit."""
-    characters = "".join(map(chr, range(sys.maxunicode + 1)))
+    characters = np.arange(sys.maxunicode + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
     kinds = np.full(len(characters), _SINGLE, dtype=np.uint8)
     for kind, pattern in (
-        (_WORD, r"\w"),
-        (_GAP, r"\s"),
-        (_SINGLE, r"[\n\r\v\f\x85\u2028\u2029]"),
-        (_MARK, r"[\u0300-\u036f]"),
+        (_WORD, r"\w+"),
+        (_GAP, r"\s+"),
+        (_SINGLE, r"[\n\r\v\f\x85\u2028\u2029]+"),
+        (_MARK, r"[\u0300-\u036f]+"),
     ):
-        kinds[[match.start() for match in re.finditer(pattern, characters)]] = kind
+        for run in re.finditer(pattern, characters):
+            kinds[run.start() : run.end()] = kind
     return kinds
 
 

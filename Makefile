@@ -14,7 +14,7 @@ help: ## show these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 24
 
 demo: $(READY) ## dump in, linked text out: the whole path on a local Ray (ONCE=1: do not keep serving)
-	@$(BIN)/python -m deeped_ray.demo
+	@$(BIN)/deeped demo --kb $(KB) $(if $(PORT),--port $(PORT))
 
 test: $(READY) ## run the whole test suite
 	$(BIN)/python -m pytest
@@ -48,7 +48,7 @@ bench-scale: $(READY) ## ingest, embedding and linking at three sizes, by 1 and 
 	@$(BIN)/python benchmarks/scale.py $(ARGS)
 
 serve: $(READY) ## serve a finished knowledge base: make serve KB=folder [PORT=8000]
-	@$(BIN)/python -m deeped_ray.demo --serve-only --kb $(KB) $(if $(PORT),--port $(PORT))
+	@$(BIN)/deeped serve --kb $(KB) $(if $(PORT),--port $(PORT))
 
 clean: ## remove the environment and the demo's knowledge base
 	rm -rf $(VENV) kb build *.egg-info

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from deeped_ray.embeddings.index import EntityIndex, IndexConfig, write_index
 from deeped_ray.embeddings.recall import recall_of
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.running.config import add_options, config_from
+from deeped_ray.running.config import add_set, make, parse_sets
 from deeped_ray.running.console import table
 
 DIMENSION = 300
@@ -95,8 +95,7 @@ def main() -> None:
     parser.add_argument("--vectors", type=int, default=100_000, metavar="N", help="how many (default: 100000)")
     parser.add_argument("--queries", type=int, default=500, metavar="N", help="how many queries (default: 500)")
     parser.add_argument("--noise", type=float, metavar="X", help="default: 0.5, and 1 without --kb")
-    add_options(parser, IndexConfig)
-    parser.set_defaults(index_kind="ivf-pq")
+    add_set(parser, "--set probe_share=0.1 (default: index_kind=ivf-pq)")
     args = parser.parse_args()
     noise = args.noise if args.noise is not None else 0.5 if args.kb else 1.0
     with tempfile.TemporaryDirectory(prefix="deeped-index-") as name:
@@ -104,7 +103,7 @@ def main() -> None:
         vectors = write_vectors(folder / "vectors.npy", real_vectors(args), args.vectors, noise)
         peak = Peak()
         start, start_cpu = time.perf_counter(), time.process_time()
-        write_index(folder, vectors, config_from(args, IndexConfig))
+        write_index(folder, vectors, make(IndexConfig, {"index_kind": "ivf-pq", **parse_sets(args.set)}))
         build_s, build_cpu_s = time.perf_counter() - start, time.process_time() - start_cpu
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
             opened_mb = fresh.submit(opening_mb, folder).result()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deeped_ray import __version__
-from deeped_ray.running.console import table
+from deeped_ray.running.console import stdout_style, table
 from deeped_ray.running.job import USER_ERROR, OneLineParser
 from deeped_ray.types import DeepEdError
 
@@ -44,8 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DeepEdError as error:
         print(f"error: {error}", file=sys.stderr)
         return USER_ERROR
+    except KeyboardInterrupt:
+        return 130
     try:
-        print(json.dumps(data, ensure_ascii=False, indent=2) if args.json is True else text)
+        print(json.dumps(data, ensure_ascii=False, indent=2) if getattr(args, "json", None) is True else text)
         sys.stdout.flush()
     except BrokenPipeError:  # `deeped ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -68,7 +70,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
         if name in given[:1]:
             command.options(each)
             each.set_defaults(command=command)
-            if not any(action.dest == "json" for action in each._actions):
+            if name not in ("demo", "serve", "evaluate"):
                 each.add_argument("--json", action="store_true", help="print JSON instead of a table")
     commands.add_parser("job", help="run one stage as its job does: deeped job build_index --kb KB")
     return parser
@@ -109,7 +111,10 @@ def _link_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threshold", type=_share, default=0.0, metavar="P", help="answer nothing below this probability (default: 0)"
     )
-    parser.add_argument("--words", type=int, default=8, metavar="N", help="attended words to show (default: 8)")
+    parser.add_argument("--words", type=int, default=4, metavar="N", help="attended words to show (default: 4)")
+    parser.add_argument(
+        "--candidates", action="store_true", help="show all candidates of every mention, with their scores"
+    )
     _detection_options(parser)
 
 
@@ -132,15 +137,18 @@ def _config(args: argparse.Namespace, *configs: type[Any]) -> list[Any]:
 def _link(args: argparse.Namespace) -> Answer:
     from deeped_ray.linking.detection import DetectionConfig
     from deeped_ray.linking.linker import Linker
-    from deeped_ray.linking.views import describe
+    from deeped_ray.linking.views import describe, linked_text
 
     text = sys.stdin.read() if args.text == "-" else args.text
     linker = Linker.open(args.kb, args.model, detection=_config(args, DetectionConfig)[0])
     predictions = [prediction.at_least(args.threshold) for prediction in linker.link(text, args.spans)]
     if not predictions:
         return [], "No mentions found. Give them with --spans, or lower a threshold: --set min_link_probability=0.005."
-    told = "\n\n".join(describe(prediction, num_words=args.words) for prediction in predictions)
-    return [asdict(prediction) for prediction in predictions], told
+    style = stdout_style()
+    told = [linked_text(text, predictions, num_words=args.words, style=style)]
+    if args.candidates:
+        told += [describe(prediction, num_words=args.words, style=style) for prediction in predictions]
+    return [asdict(prediction) for prediction in predictions], "\n\n".join(told)
 
 
 def _detect_options(parser: argparse.ArgumentParser) -> None:
@@ -182,7 +190,7 @@ def _detect(args: argparse.Namespace) -> Answer:
     text = sys.stdin.read() if args.text == "-" else args.text
     rows = [(start, end, text[start:end]) for start, end in detector.spans(text)]
     columns = ["start", "end", "mention"]
-    return [dict(zip(columns, row, strict=True)) for row in rows], table(columns, rows)
+    return [dict(zip(columns, row, strict=True)) for row in rows], table(columns, rows, style=stdout_style())
 
 
 # -- look-ups
@@ -202,7 +210,7 @@ def _mention(args: argparse.Namespace) -> Answer:
     if name.candidates:
         rows = [(sense.title, sense.prior, sense.count) for sense in name.candidates]
         found = f"{name.mention!r} ({name.rule}), {len(rows)} candidates"
-        return asdict(name), f"{found}\n\n{table(['entity', 'p(e|m)', 'count'], rows)}"
+        return asdict(name), f"{found}\n\n{table(['entity', 'p(e|m)', 'count'], rows, style=stdout_style())}"
     unknown = f"{args.surface!r} is no mention in this knowledge base: it is never a link or a title."
     alike = Lookup(kb).resembling(args.surface, count=10) if "index" in kb else []
     if not alike:
@@ -238,7 +246,7 @@ def _neighbors(args: argparse.Namespace) -> Answer:
         return [{"word": word, "similarity": similarity} for word, similarity in rows], table(["word", "cosine"], rows)
     nearest = lookup.related(args.title, args.text or "", count=args.count)
     rows = [(near.title, near.similarity) for near in nearest]
-    return [asdict(near) for near in nearest], table(["entity", "cosine"], rows)
+    return [asdict(near) for near in nearest], table(["entity", "cosine"], rows, style=stdout_style())
 
 
 # -- scores
@@ -285,6 +293,37 @@ def _relatedness(args: argparse.Namespace) -> Answer:
     return scores, "\n\n".join(table(list(row), [tuple(row.values())]) for row in scores)
 
 
+# -- a private Ray on this machine
+
+
+def _server_options(parser: argparse.ArgumentParser) -> None:
+    _add_kb(parser)
+    parser.add_argument("--port", type=_positive, help="port on 127.0.0.1 (default: a free one)")
+
+
+def _serve(args: argparse.Namespace) -> Answer:
+    from deeped_ray.demo import run_server
+
+    run_server(Path(args.kb).absolute(), port=args.port)
+    return None, ""
+
+
+def _demo_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kb", type=Path, default=Path("kb/mini"), help="knowledge-base folder (default: kb/mini)")
+    parser.add_argument("--port", type=_positive, help="port on 127.0.0.1 (default: a free one)")
+    parser.add_argument(
+        "--once", action="store_true", help="stop when all is shown (also ONCE=1, or without a terminal)"
+    )
+
+
+def _demo(args: argparse.Namespace) -> Answer:
+    from deeped_ray.demo import run_demo
+
+    is_once = args.once or os.environ.get("ONCE") or not sys.stdout.isatty()
+    run_demo(args.kb.absolute(), port=args.port, keep_serving=not is_once)
+    return None, ""
+
+
 # -- plan and info
 
 
@@ -329,7 +368,7 @@ def _info(args: argparse.Namespace) -> Answer:
         details.append({"part": name, "bytes": size, "problem": problem, **record})
     summary = _summary(kb)
     columns = ["part", "id", "files", "size", "made", "by", "state"]
-    lines = [f"{kb}, format {manifest['format']}", "", table(columns, rows)]
+    lines = [f"{kb}, format {manifest['format']}", "", table(columns, rows, style=stdout_style())]
     if summary:
         lines += ["", table(["holds", "number"], list(summary.items()))]
     return {"root": str(kb), "format": manifest["format"], "holds": summary, "parts": details}, "\n".join(lines)
@@ -355,6 +394,18 @@ def _summary(kb: Any) -> dict[str, Any]:
 
 
 COMMANDS = {
+    "demo": Command(
+        "show the whole path on this machine: dump, vectors, linker, server",
+        "deeped demo --once",
+        _demo_options,
+        _demo,
+    ),
+    "serve": Command(
+        "serve a knowledge base on this machine: page, HTTP API, metrics",
+        "deeped serve --kb kb/mini --port 8000",
+        _server_options,
+        _serve,
+    ),
     "link": Command(
         "link the mentions of a text",
         'deeped link --kb KB "Scotland beat Australia at Murrayfield."',

@@ -21,7 +21,7 @@ RANKS = {
     "training": 9,
     "serving": 9,
     "stages": 10,
-    "cli": 11,
+    "cli": 12,
     "demo": 11,
 }
 USES_RAY = {

@@ -11,6 +11,7 @@ import ray
 from deeped_ray import demo
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.local_ray import descendants, executable, free_ports, living, local_ray
+from deeped_ray.serving.local import ROOT
 from deeped_ray.types import DeepEdError
 
 
@@ -39,9 +40,7 @@ ctypes.CDLL(None).pthread_exit(None)
         assert living([process.pid]) == []
 
 
-def test_stages_run_by_job_submit_beside_another_ray(
-    mini_kb: KnowledgeBase, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_stages_run_by_job_submit_beside_another_ray(mini_kb: KnowledgeBase, tmp_path: Path) -> None:
     documents = tmp_path / "documents.jsonl"
     documents.write_text('{"text": "Montreal met Toronto in the Stanley Cup."}\n')
     other_nodes = ray.nodes()
@@ -57,12 +56,12 @@ def test_stages_run_by_job_submit_beside_another_ray(
             check=True,
         )
         assert "submitted successfully" in sleeper.stderr + sleeper.stdout
-        demo.submit(head, ["python", "jobs/build_index.py", "--kb", str(mini_kb.root)])
+        result = demo.submit(head, "build_index", "--kb", str(mini_kb.root))
         with pytest.raises(DeepEdError, match="No knowledge base at"):
-            demo.submit(head, ["python", "jobs/build_index.py", "--kb", "/nowhere"])
+            demo.submit(head, "build_index", "--kb", "/nowhere")
         linked = subprocess.run(
             [
-                *(executable("ray"), "job", "submit", "--working-dir", str(demo.ROOT), "--entrypoint-num-cpus", "1"),
+                *(executable("ray"), "job", "submit", "--working-dir", str(ROOT), "--entrypoint-num-cpus", "1"),
                 *("--runtime-env-json", '{"env_vars": {"DEEPED_CACHE": "cache"}}', "--"),
                 *("python", "jobs/link_corpus.py", "--kb", str(mini_kb.root)),
                 *("--input", str(documents), "--output", str(tmp_path / "out")),
@@ -84,9 +83,7 @@ def test_stages_run_by_job_submit_beside_another_ray(
         folder = head.log.parent
         members = descendants(head.pid)
         commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in living(members)]
-    out = capsys.readouterr().out
-    assert '{"stage": "build_index"' in out
-    assert '"entities": 226' in out
+    assert (result["stage"], result["entities"]) == ("build_index", 226)
     assert '"stage": "link_corpus", "documents": 1, "mentions": 3' in linked.stdout
     assert (tmp_path / "out" / "_SUCCESS").exists()
     assert any("time.sleep" in command for command in commands), "the job was not running"

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 AUDIT := $(VENV)/audit
 LOCKS := requirements.lock requirements-dev.lock
-BENCHMARKS := corpus mentions embed_entities embed_scale train_linker link link_corpus serve
+BENCHMARKS := start corpus mentions embed_entities embed_scale train_linker link link_corpus serve
 
 .PHONY: help demo test setup check audit lock format config bench bench-scale serve clean
 

@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import NamedTuple
 
 BOLD, DIM, LINK, NO_LINK = "1", "2", "1;36", "33"
-"""Codes of SGR, which all terminals know."""
+"""ANSI codes."""
 _GAP = "  "
 _NARROWEST = 12
 """Columns are not wrapped to fewer characters."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from deeped_ray.linking.linker import Linker
     from deeped_ray.linking.opened import KnowledgeBase, open
-    from deeped_ray.stages import build  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    from deeped_ray.stages import build
     from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Prediction
 
 __version__ = "0.1.0"

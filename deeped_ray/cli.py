@@ -206,7 +206,7 @@ def _mention(args: argparse.Namespace) -> Answer:
     from deeped_ray.linking.lookup import Lookup
 
     kb = KnowledgeBase(args.kb)
-    name = Lookup(kb).name(args.surface)
+    name = Lookup(kb).mention(args.surface)
     if name.candidates:
         rows = [(sense.title, sense.prior, sense.count) for sense in name.candidates]
         found = f"{name.mention!r} ({name.rule}), {len(rows)} candidates"

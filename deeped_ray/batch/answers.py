@@ -112,7 +112,7 @@ class AnswerWriter:
             mentions = [_mention(each, self._top) for each in outcome]
             counts.characters += document.num_characters
             counts.mentions += len(mentions)
-            counts.linked += sum(each.best is not None for each in outcome)
+            counts.linked += sum(each.entity is not None for each in outcome)
         row = {"id": document.name, "source": self._source, "row": document.row, "mentions": mentions, "error": error}
         self._rows.append(row)
         if len(self._rows) == _ROW_GROUP:
@@ -149,8 +149,8 @@ def read_counts(file: Location, expected: Mapping[str, str]) -> Counts | None:
 
 
 def _mention(answer: Prediction, top: int) -> dict[str, Any]:
-    best = answer.best
-    entity = {name: getattr(best, name) for name in _ENTITY} if best else _NOTHING
+    found = answer.entity
+    entity = {name: getattr(found, name) for name in _ENTITY} if found else _NOTHING
     return {
         "start": answer.start,
         "end": answer.end,

@@ -43,12 +43,12 @@ from deeped_ray.batch.documents import (
 )
 from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
 from deeped_ray.linking.detection import DetectionConfig
-from deeped_ray.linking.linker import Linker, LinkerKind
+from deeped_ray.linking.linker import Linker
 from deeped_ray.running import tasks
 from deeped_ray.running.config import FLAG
 from deeped_ray.storage.lease import sole_writer
 from deeped_ray.storage.location import Location, find_files
-from deeped_ray.types import DeepEdError, Document, Prediction
+from deeped_ray.types import DeepEdError, Document, LinkerKind, Prediction
 
 logger = logging.getLogger(__name__)
 # a character of JSON takes up to 12 bytes, as \ud83d\ude00 does; spans come on top

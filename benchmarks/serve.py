@@ -36,8 +36,9 @@ CLIENTS = 4
 UVICORN = """
 import sys, uvicorn
 from deeped_ray.serving.api import create_api
+from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.service import LinkingService
-service = LinkingService(sys.argv[1], "global", max_batch_mentions=400, max_waiting_mentions=100_000)
+service = LinkingService(AppArgs(kb=sys.argv[1], max_waiting_mentions=100_000))
 uvicorn.run(create_api(service), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
 """
 

@@ -10,7 +10,6 @@ from fastapi import FastAPI
 from ray import serve
 from ray.serve import Application
 
-from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.serving.api import create_api
 from deeped_ray.serving.config import AppArgs, DeploymentSettings
 from deeped_ray.serving.service import LinkingService
@@ -21,14 +20,7 @@ class LinkerDeployment:
     """One replica."""
 
     def __init__(self, args: AppArgs) -> None:
-        self._token = read_token(args.token_file)
-        self._service = LinkingService(
-            args.kb,
-            args.model,
-            detection=DetectionConfig(**args.detection),
-            max_batch_mentions=args.max_batch_mentions,
-            max_waiting_mentions=args.max_waiting_mentions,
-        )
+        self._token, self._service = read_token(args.token_file), LinkingService(args)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return create_api(self._service, token=self._token)

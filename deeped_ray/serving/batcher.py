@@ -52,8 +52,16 @@ class Batcher(Generic[Item, Result]):
         return await waiting.answer
 
     async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
         while batch := self._next_batch():
-            await self._answer(batch)
+            results = await loop.run_in_executor(self._thread, self._results, [waiting.item for waiting in batch])
+            for waiting, result in zip(batch, results, strict=True):
+                if waiting.answer.done():  # the client has gone
+                    continue
+                if isinstance(result, Exception):
+                    waiting.answer.set_exception(result)
+                else:
+                    waiting.answer.set_result(result)
 
     def _next_batch(self) -> list[_Waiting[Item, Result]]:
         batch: list[_Waiting[Item, Result]] = []
@@ -61,27 +69,14 @@ class Batcher(Generic[Item, Result]):
         while self._queue and (not batch or size + self._queue[0].size <= self._max_batch):
             waiting = self._queue.popleft()
             self.waiting -= waiting.size
-            if not waiting.answer.done():  # done: the client has gone
+            if not waiting.answer.done():
                 batch.append(waiting)
                 size += waiting.size
         return batch
 
-    async def _answer(self, batch: list[_Waiting[Item, Result]]) -> None:
-        items = [waiting.item for waiting in batch]
-        results: Sequence[Result | Exception]
+    def _results(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
+        """In the thread. If a batch breaks, each item runs alone, so only the item that broke it fails."""
         try:
-            results = await asyncio.get_running_loop().run_in_executor(self._thread, self._run, items)
+            return self._run(items)
         except Exception as error:
-            if len(batch) > 1:  # run each alone: only the request that broke the batch fails
-                for waiting in batch:
-                    if not waiting.answer.done():
-                        await self._answer([waiting])
-                return
-            results = [error]
-        for waiting, result in zip(batch, results, strict=True):
-            if waiting.answer.done():
-                continue
-            if isinstance(result, Exception):
-                waiting.answer.set_exception(result)
-            else:
-                waiting.answer.set_result(result)
+            return [error] if len(items) == 1 else [result for item in items for result in self._results([item])]

@@ -13,9 +13,10 @@ from typing import Any
 from deeped_ray import __version__
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import DetectionConfig
-from deeped_ray.linking.linker import Linker, LinkerKind
+from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.serving.batcher import Batcher
+from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.metrics import Metrics
 from deeped_ray.serving.rel import write_rel
 from deeped_ray.serving.schemas import MAX_MENTIONS, LinkRequest
@@ -30,27 +31,19 @@ class UnhealthyError(Exception):
 class LinkingService:
     """Opens everything when it starts: a knowledge base that changes on disk changes no answer until the next start."""
 
-    def __init__(
-        self,
-        kb: str,
-        model: LinkerKind,
-        *,
-        detection: DetectionConfig | None = None,
-        max_batch_mentions: int,
-        max_waiting_mentions: int,
-    ) -> None:
-        base = KnowledgeBase(kb)
-        self.linker = Linker.open(base, model, detection=detection)
+    def __init__(self, args: AppArgs) -> None:
+        base = KnowledgeBase(args.kb)
+        self.linker = Linker.open(base, args.model, detection=DetectionConfig(**args.detection))
         self.lookup = Lookup(base).open_all()
         self.metrics = Metrics()
         self.version: dict[str, Any] = {
             "deeped_ray": __version__,
-            "model": model,
-            "linker": None if model == "prior" else base.open("linker").id,
+            "model": args.model,
+            "linker": None if args.model == "prior" else base.open("linker").id,
             "knowledge_base": base.open("corpus").id,
         }
         self._batcher: Batcher[Work, bytes] = Batcher(
-            self._run, max_batch=max_batch_mentions, max_waiting=max_waiting_mentions
+            self._run, max_batch=args.max_batch_mentions, max_waiting=args.max_waiting_mentions
         )
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="check")
         self._known = self._choose_known()

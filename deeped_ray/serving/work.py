@@ -12,7 +12,10 @@ from deeped_ray.serving.schemas import MAX_MENTIONS, MAX_TEXT_CHARACTERS, LinkRe
 from deeped_ray.types import DeepEdError, Prediction
 
 CHARACTERS_PER_MENTION = 50
-"""How much text the queue counts as one mention, as long as its mentions are not found yet."""
+"""What the queue counts as one mention in a text whose mentions are not found yet.
+
+Measured, by mentions found: 51 characters on mini:test, 62 on AIDA, 70 on Wikipedia articles (WNED).
+"""
 Predictions = list[Prediction]
 
 
@@ -34,11 +37,10 @@ class Work:
     @property
     def size(self) -> int:
         """Mentions, given or expected. Each text adds one: an empty text is work too."""
-        return sum(1 + _num_mentions(each) for each in self.texts)
-
-
-def _num_mentions(asked: LinkRequest) -> int:
-    return len(asked.text) // CHARACTERS_PER_MENTION if asked.spans is None else len(asked.spans)
+        expected = (
+            len(each.text) // CHARACTERS_PER_MENTION if each.spans is None else len(each.spans) for each in self.texts
+        )
+        return len(self.texts) + sum(expected)
 
 
 def check_limit(number: int, what: str, *, limit: int) -> None:

@@ -14,6 +14,7 @@ import pytest
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.local_ray import LocalRay, free_ports, local_ray
 from deeped_ray.serving.api import create_api
+from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.local import applications, deploy, run_serve, write_config
 from deeped_ray.serving.service import LinkingService
 
@@ -22,7 +23,7 @@ ONE_OR_TWO = {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 2
 
 @pytest.fixture(scope="session")
 def service(mini_kb: KnowledgeBase) -> LinkingService:
-    return LinkingService(str(mini_kb.root), "global", max_batch_mentions=400, max_waiting_mentions=20_000)
+    return LinkingService(AppArgs(kb=str(mini_kb.root)))
 
 
 class InProcess(httpx.BaseTransport):
@@ -49,7 +50,7 @@ def client(service: LinkingService) -> Iterator[httpx.Client]:
         yield client
 
 
-def wait_until(holds: Callable[[], Any], what: str, *, timeout_s: float = 120) -> None:
+def wait_until(holds: Callable[[], Any], what: str, *, timeout_s: float = 180) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"

@@ -104,9 +104,10 @@ def test_a_new_version_is_swapped_in_and_back_without_a_failed_request(
     another = tmp_path / "another"
     shutil.copytree(mini_kb.root, another)
     (tmp_path / "token").write_text(TOKEN)
+    args = {"kb": str(another), "model": "local", "token_file": str(tmp_path / "token")}
     with Load.on(served.url, clients=4) as load:
         load.wait_for(50)
-        with served.changed({"kb": str(another), "model": "local", "token_file": str(tmp_path / "token")}):
+        with served.changed(args, autoscaling_config=ONE_OR_TWO | {"max_replicas": 1}):
             load.wait_for_model("local")
             with_and_without = status_of(f"{served.url}/link", **WITH_TOKEN), status_of(f"{served.url}/link")
         load.wait_for_model("global")

@@ -139,11 +139,11 @@ def test_json_is_read_whatever_it_is_called(service: LinkingService, content_typ
     ],
 )
 def test_a_large_body_of_mistakes_is_refused_quickly(service: LinkingService, document: dict[str, Any]) -> None:
-    start = time.monotonic()
+    start = time.process_time()  # not the clock's, which counts what other processes do
     (reply,) = ask(service, link(json=[document] * 20))
     assert reply.status_code in (413, 422)
     assert len(reply.content) < 10_000
-    assert time.monotonic() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_no_request_may_ask_for_too_much_work(service: LinkingService) -> None:
@@ -178,6 +178,6 @@ def test_layers_hold_each_span_once_and_none_that_overlap() -> None:
 
 def test_spans_that_all_overlap_are_laid_out_quickly() -> None:
     nested = [(start, end) for start in range(100) for end in range(101, 201)]
-    start = time.monotonic()
+    start = time.process_time()
     assert sorted(layers(nested)) == sorted([span] for span in nested)
-    assert time.monotonic() - start < 1  # the event loop waits for it
+    assert time.process_time() - start < 1  # the event loop waits for it

@@ -12,6 +12,7 @@ from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.linker import Linker
 from deeped_ray.serving.api import create_api
+from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.rel import write_rel
 from deeped_ray.serving.schemas import LinkRequest
 from deeped_ray.serving.service import LinkingService
@@ -44,7 +45,7 @@ class Gate:
 
 @pytest.fixture
 def service(mini_kb: KnowledgeBase) -> LinkingService:
-    return LinkingService(str(mini_kb.root), "global", max_batch_mentions=100, max_waiting_mentions=50)
+    return LinkingService(AppArgs(kb=str(mini_kb.root), max_batch_mentions=100, max_waiting_mentions=50))
 
 
 @pytest.fixture

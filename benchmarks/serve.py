@@ -27,7 +27,8 @@ from link import of_equal_size
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
 from deeped_ray.linking.linker import Linker
 from deeped_ray.running.console import table
-from deeped_ray.running.local_ray import LocalRay, descendants, free_ports, local_ray, open_url
+from deeped_ray.running.http import open_url
+from deeped_ray.running.local_ray import LocalRay, descendants, free_ports, local_ray
 from deeped_ray.serving.local import ROOT, deploy
 from deeped_ray.types import Document
 
@@ -35,8 +36,9 @@ CLIENTS = 4
 UVICORN = """
 import sys, uvicorn
 from deeped_ray.serving.api import create_api
+from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.service import LinkingService
-service = LinkingService(sys.argv[1], "global", max_batch_mentions=400, max_waiting_mentions=100_000)
+service = LinkingService(AppArgs(kb=sys.argv[1], max_waiting_mentions=100_000))
 uvicorn.run(create_api(service), host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
 """
 

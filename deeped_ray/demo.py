@@ -16,7 +16,8 @@ from typing import Any
 
 from deeped_ray.linking.views import linked_text
 from deeped_ray.running.console import stdout_style
-from deeped_ray.running.local_ray import LocalRay, executable, local_ray, open_url
+from deeped_ray.running.http import open_url
+from deeped_ray.running.local_ray import LocalRay, executable, local_ray
 from deeped_ray.serving.local import ROOT, deploy
 from deeped_ray.types import Candidate, DeepEdError, Prediction
 

@@ -1,5 +1,5 @@
-"""The door for Ray Serve: `serve deploy serve/config.yaml`, or `serve run serve.app:build kb=/abs/KB`."""
+"""The door for Ray Serve from a checkout: `serve run serve.app:build kb=/abs/KB`."""
 
-from deeped_ray.serving.app import LinkerDeployment, build
+from deeped_ray.serving.app import build
 
-__all__ = ["LinkerDeployment", "build"]
+__all__ = ["build"]

@@ -17,9 +17,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from http.client import HTTPResponse
 from pathlib import Path
 
+from deeped_ray.running.http import open_url
 from deeped_ray.types import DeepEdError
 
 START_TIMEOUT_S = 90
@@ -38,13 +38,6 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
-
-
-def open_url(request: str | urllib.request.Request, *, timeout_s: float) -> HTTPResponse:
-    """Open an address of this machine, past any proxy the environment names."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    reply: HTTPResponse = opener.open(request, timeout=timeout_s)
-    return reply
 
 
 def write_token(path: Path) -> None:

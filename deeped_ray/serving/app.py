@@ -1,7 +1,7 @@
 """The linker behind Ray Serve.
 
-serve deploy serve/config.yaml                # on a running cluster; for a knowledge base of one's own see serve/config.py
-serve run serve.app:build kb=/abs/KB          # the same settings, on 127.0.0.1:8000
+serve deploy serve/config.yaml                           # on a running cluster; config.py makes the file for another KB
+serve run deeped_ray.serving.app:build kb=/abs/KB        # the same settings, on 127.0.0.1:8000
 """
 
 from pathlib import Path
@@ -10,27 +10,17 @@ from fastapi import FastAPI
 from ray import serve
 from ray.serve import Application
 
-from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.serving.api import create_api
 from deeped_ray.serving.config import AppArgs, DeploymentSettings
 from deeped_ray.serving.service import LinkingService
 from deeped_ray.types import DeepEdError
 
 
-@serve.deployment
-@serve.ingress()
 class LinkerDeployment:
     """One replica."""
 
     def __init__(self, args: AppArgs) -> None:
-        self._token = read_token(args.token_file)
-        self._service = LinkingService(
-            args.kb,
-            args.model,
-            detection=DetectionConfig(**args.detection),
-            max_batch_mentions=args.max_batch_mentions,
-            max_waiting_mentions=args.max_waiting_mentions,
-        )
+        self._token, self._service = read_token(args.token_file), LinkingService(args)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         return create_api(self._service, token=self._token)
@@ -41,7 +31,7 @@ class LinkerDeployment:
 
 
 def read_token(path: str | None) -> str | None:
-    """From a file, so that it stands in no config, log or list of processes."""
+    """The token is in a file, so that no config, log or process list shows it."""
     if path is None:
         return None
     try:
@@ -49,13 +39,12 @@ def read_token(path: str | None) -> str | None:
     except OSError as error:
         raise DeepEdError(f"Cannot read the API token from {path}: {error.strerror}.") from error
     if len(token) < 16 or not token.isascii() or not token.isprintable():
-        raise DeepEdError(
-            f"The API token in {path} has {len(token)} characters; it should have 16 at least, all ASCII."
-        )
+        raise DeepEdError(f"The API token in {path} has {len(token)} characters. It needs at least 16, all ASCII.")
     return token
 
 
 def build(args: AppArgs) -> Application:
-    """The application, for `serve run serve.app:build kb=...` and for a Serve config file."""
-    application: Application = LinkerDeployment.options(**DeploymentSettings().options()).bind(args)  # type: ignore[attr-defined]
-    return application
+    """The application, for `serve run deeped_ray.serving.app:build kb=...` and for a Serve config file."""
+    # not as decorators: under its own name the class can be imported by replicas, and need not be pickled
+    deployment = serve.deployment(**DeploymentSettings().options())(serve.ingress()(LinkerDeployment))
+    return deployment.bind(args)

@@ -1,8 +1,8 @@
-"""Forms batches across requests by their number of mentions, and runs them in a thread.
+"""Forms batches across requests and runs them in one thread.
 
-A batch is whatever waits when the thread gets free: a lone request is not held back to see whether others come, and
-under load batches grow by themselves. Ray's `@serve.batch` waits a fixed time, refuses what is larger than a batch, and
-sends what does not fit to the end of the queue.
+A batch is whatever waits when the thread becomes free. So a lone request is never held back, and batches grow with the
+load. Ray's `@serve.batch` waits a fixed time, refuses a request that is larger than a batch, and sends what does not fit
+to the end of the queue.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class OverloadedError(Exception):
-    """More mentions wait than this replica can answer in good time."""
+    """More work waits than this replica can do in time."""
 
 
 @dataclass(slots=True)
@@ -28,26 +28,20 @@ class _Waiting(Generic[Item, Result]):
 
 
 class Batcher(Generic[Item, Result]):
-    """Lives on one event loop; `run` is called in a thread, with one batch at a time."""
+    """Lives on one event loop. `run` is called in a thread, with one batch at a time."""
 
     def __init__(
-        self,
-        run: Callable[[Sequence[Item]], Sequence[Result]],
-        *,
-        max_batch: int,
-        max_waiting: int,
-        on_batch: Callable[[int], None],
+        self, run: Callable[[Sequence[Item]], Sequence[Result | Exception]], *, max_batch: int, max_waiting: int
     ) -> None:
-        """Sizes are in mentions; `on_batch` is told that of every batch."""
-        self._run, self._on_batch = run, on_batch
-        self._max_batch, self._max_waiting = max_batch, max_waiting
+        """`run` returns a result for every item, or the exception that only this item's caller gets."""
+        self._run, self._max_batch, self._max_waiting = run, max_batch, max_waiting
         self._queue: deque[_Waiting[Item, Result]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batch")
         self._worker: asyncio.Task[None] | None = None
         self.waiting = 0
 
     async def submit(self, item: Item, *, size: int) -> Result:
-        """The result for an item, once its batch is done. One that is larger than a batch makes a batch of its own."""
+        """Wait for the result of an item. An item that is larger than a batch makes a batch of its own."""
         if self._queue and self.waiting + size > self._max_waiting:
             raise OverloadedError
         waiting: _Waiting[Item, Result] = _Waiting(item, size)
@@ -58,24 +52,16 @@ class Batcher(Generic[Item, Result]):
         return await waiting.answer
 
     async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
         while batch := self._next_batch():
-            await self._answer(batch)
-
-    async def _answer(self, batch: list[_Waiting[Item, Result]]) -> None:
-        items = [waiting.item for waiting in batch]
-        try:
-            results = await asyncio.get_running_loop().run_in_executor(self._thread, self._run, items)
-        except Exception as error:
-            if len(batch) > 1:  # what breaks a batch breaks only the request that it came with
-                for waiting in batch:
-                    if not waiting.answer.done():
-                        await self._answer([waiting])
-            elif not batch[0].answer.done():
-                batch[0].answer.set_exception(error)
-            return
-        for waiting, result in zip(batch, results, strict=True):
-            if not waiting.answer.done():  # the client may have gone
-                waiting.answer.set_result(result)
+            results = await loop.run_in_executor(self._thread, self._results, [waiting.item for waiting in batch])
+            for waiting, result in zip(batch, results, strict=True):
+                if waiting.answer.done():  # the client has gone
+                    continue
+                if isinstance(result, Exception):
+                    waiting.answer.set_exception(result)
+                else:
+                    waiting.answer.set_result(result)
 
     def _next_batch(self) -> list[_Waiting[Item, Result]]:
         batch: list[_Waiting[Item, Result]] = []
@@ -86,6 +72,11 @@ class Batcher(Generic[Item, Result]):
             if not waiting.answer.done():
                 batch.append(waiting)
                 size += waiting.size
-        if batch:
-            self._on_batch(size)
         return batch
+
+    def _results(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
+        """In the thread. If a batch breaks, each item runs alone, so only the item that broke it fails."""
+        try:
+            return self._run(items)
+        except Exception as error:
+            return [error] if len(items) == 1 else [result for item in items for result in self._results([item])]

@@ -1,7 +1,7 @@
-"""How the linker is served, each setting with its reason; serve/config.yaml is made from this.
+"""The settings of the server, each with its reason. serve/config.yaml is made from them.
 
-make config                                                    # write serve/config.yaml anew
-python -m deeped_ray.serving.config --kb s3://bucket/kb > linker.yaml       # the same, for a knowledge base of one's own
+make config                                                            # update serve/config.yaml
+python -m deeped_ray.serving.config --kb s3://bucket/kb > linker.yaml  # the same for your own knowledge base
 """
 
 import argparse
@@ -12,47 +12,40 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-from deeped_ray.linking.linker import LinkerKind
+from deeped_ray.types import LinkerKind
 
 WIDTH = 120
 HEADER = """\
-# How the linker is served:  serve deploy serve/config.yaml
-# Made from serve/config.py by `make config`: change settings there. For a knowledge base of your own,
+# Serves the linker:  serve deploy serve/config.yaml
+# Made by `make config` from deeped_ray/serving/config.py: change settings there. For your own knowledge base:
 #   python -m deeped_ray.serving.config --kb s3://bucket/kb --host 0.0.0.0 --token-file /run/secrets/deeped-token > linker.yaml"""
 
 
 class Settings(BaseModel):
-    """A description is the reason, and stands beside the setting in the file."""
+    """The docstring of a setting is its reason, and becomes the comment beside it in the file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class AppArgs(Settings):
-    """Arguments of `serve.app:build`, given as key=value to `serve run` or under `args` in the config file."""
+    """Arguments of `build`: key=value for `serve run`, or under `args` in the config file."""
 
-    kb: str = Field(
-        description="An s3:// or gs:// address, or an absolute path that all nodes of the cluster share. A new "
-        "version of the knowledge base is swapped in by `serve deploy` with its address: no request fails."
-    )
-    model: LinkerKind = Field(default="global", description="or local, or prior")
-    detection: dict[str, Any] = Field(
-        default={},
-        description="who finds mentions, and thresholds: `deeped detect --help`",
-        examples=[{"detector": "spacy", "spacy_model": "en_core_web_sm"}],
-    )
-    token_file: str | None = Field(
-        default=None,
-        description="clients then send Authorization: Bearer TOKEN",
-        examples=["/run/secrets/deeped-token"],
-    )
-    max_batch_mentions: int = Field(
-        default=400, ge=1, description="linked at once, from all waiting requests: about 120 ms of work"
-    )
-    max_waiting_mentions: int = Field(
-        default=20_000, ge=1, description="about 6 s of work; beyond it a replica answers 503 with Retry-After"
-    )
+    kb: str
+    """An s3:// or gs:// address, or an absolute path that all nodes of the cluster share. To replace the knowledge base,
+    run `serve deploy` with the new address: no request fails."""
+    model: LinkerKind = "global"
+    """or local, or prior"""
+    detection: dict[str, Any] = Field(default={}, examples=[{"detector": "spacy", "spacy_model": "en_core_web_sm"}])
+    """how mentions are found: `deeped detect --help`"""
+    token_file: str | None = Field(default=None, examples=["/run/secrets/deeped-token"])
+    """clients then send Authorization: Bearer TOKEN"""
+    max_batch_mentions: PositiveInt = 400
+    """linked at once, from all waiting requests: about 120 ms of work"""
+    max_waiting_mentions: PositiveInt = 20_000
+    """About 6 s of work. If more would wait, a replica answers 503 with Retry-After. A text whose mentions are not found
+    yet counts by its length."""
 
 
 class Backpressure(Settings):
@@ -61,74 +54,57 @@ class Backpressure(Settings):
 
 
 class Autoscaling(Settings):
-    min_replicas: int = Field(
-        default=2, description="with a single one requests would wait, for some 10 s, if it is lost"
-    )
+    min_replicas: int = 2
+    """if a single replica died, requests would wait about 10 s for the next"""
     max_replicas: int = 8
-    target_ongoing_requests: int = Field(
-        default=16,
-        description="A replica answers about 9 documents of 20 mentions in 100 ms; with 16 waiting it is time for another.",
-    )
-    upscale_delay_s: int = Field(
-        default=10, description="a replica is ready within 15 s, so do not wait long (default 30)"
-    )
-    downscale_delay_s: int = Field(default=300, description="and keep it over short breaks (default 600)")
+    target_ongoing_requests: int = 16
+    """A replica answers about 9 documents of 20 mentions in 100 ms. With 16 waiting, start another."""
+    upscale_delay_s: int = 10
+    """a replica is ready within 15 s, so do not wait long (default 30)"""
+    downscale_delay_s: int = 300
+    """keep a replica over short breaks (default 600)"""
 
 
 class ActorOptions(Settings):
-    num_cpus: int = Field(
-        default=1, description="linking keeps one core busy; more threads gain less than more replicas"
-    )
+    num_cpus: int = 1
+    """linking keeps one core busy; more threads gain less than more replicas"""
 
 
 class DeploymentSettings(Settings):
     """Replicas, their limits and timeouts."""
 
     name: str = "LinkerDeployment"
-    max_ongoing_requests: int = Field(
-        default=64,
-        description="Requests that a replica takes at once. Far more than the default of 5: they wait in the replica's "
-        "own queue, where batches are formed across them; a replica that gets only 5 forms batches of 5.",
-    )
-    max_queued_requests: int = Field(
-        default=200,
-        description="Beyond these each proxy (each replica, behind HAProxy) answers 503 at once, rather than let clients "
-        "wait and time out.",
-    )
+    max_ongoing_requests: int = 64
+    """Requests that a replica takes at once. Far more than the default of 5: they wait in the replica's own queue, which
+    forms batches across them. With only 5 requests, batches would have 5."""
+    max_queued_requests: int = 200
+    """If more would wait, the proxy (behind HAProxy: the replica) answers 503 at once. Otherwise clients would wait and
+    time out."""
     backpressure_config: Backpressure = Backpressure()
     autoscaling_config: Autoscaling = Autoscaling()
-    max_surge_percent: int = Field(
-        default=50,
-        description="A new version starts before the old one stops (default 0: after). Needs room for that many more "
-        "replicas; without it the old version goes on.",
-    )
+    max_surge_percent: int = 50
+    """A new version starts before the old one stops (default 0: after). Needs room for that many more replicas. Without
+    room, the old version keeps running."""
     ray_actor_options: ActorOptions = ActorOptions()
-    health_check_period_s: int = Field(
-        default=10, description="links a known sentence; three failures in a row restart the replica"
-    )
-    health_check_timeout_s: int = Field(
-        default=30, description="a replica that works through a very long text is busy, not ill"
-    )
+    health_check_period_s: int = 10
+    """links a known text; three failures in a row restart the replica"""
+    health_check_timeout_s: int = 30
+    """a replica that works on a very long text is busy, not ill"""
     graceful_shutdown_wait_loop_s: int = 1
-    graceful_shutdown_timeout_s: int = Field(
-        default=70, description="a redeploy lets running requests end; more than request_timeout_s"
-    )
+    graceful_shutdown_timeout_s: int = 70
+    """a redeploy lets running requests finish; more than request_timeout_s"""
 
     def options(self) -> dict[str, Any]:
-        """For `Deployment.options`."""
+        """For `serve.deployment`."""
         return self.model_dump(exclude={"name"})
 
 
 class HttpOptions(Settings):
-    host: str = Field(
-        default="127.0.0.1",
-        description="0.0.0.0 lets other machines in: then give token_file below, or a proxy with authentication",
-    )
+    host: str = "127.0.0.1"
+    """0.0.0.0 lets other machines in: then set token_file below, or use a proxy that authenticates"""
     port: int = 8000
-    request_timeout_s: int = Field(
-        default=60,
-        description="longer than the largest request takes (10,000 mentions: about 3 s) behind a full queue (6 s)",
-    )
+    request_timeout_s: int = 60
+    """longer than the largest request takes (10,000 mentions: about 3 s) behind a full queue (6 s)"""
 
 
 class LoggingSettings(Settings):
@@ -138,32 +114,34 @@ class LoggingSettings(Settings):
 class ApplicationSettings(Settings):
     name: str = "linker"
     route_prefix: str = "/"
-    import_path: str = "serve.app:build"
+    import_path: str = "deeped_ray.serving.app:build"
     args: AppArgs
-    deployments: tuple[DeploymentSettings, ...] = (DeploymentSettings(),)
+    deployments: tuple[DeploymentSettings, ...]
 
 
 class ServeConfig(Settings):
-    """The whole of a Serve config file."""
+    """A whole Serve config file."""
 
-    http_options: HttpOptions = HttpOptions()
+    http_options: HttpOptions
     logging_config: LoggingSettings = LoggingSettings()
     applications: tuple[ApplicationSettings, ...]
 
 
-def config_for(args: AppArgs, *, host: str = "127.0.0.1") -> ServeConfig:
-    return ServeConfig(http_options=HttpOptions(host=host), applications=(ApplicationSettings(args=args),))
+def config_for(args: AppArgs, *, http: dict[str, Any] | None = None, **deployment: Any) -> ServeConfig:
+    """`http` and `deployment` change single settings."""
+    application = ApplicationSettings(args=args, deployments=(DeploymentSettings(**deployment),))
+    return ServeConfig(http_options=HttpOptions(**http or {}), applications=(application,))
 
 
 def render(config: ServeConfig) -> str:
-    """As YAML, every reason beside its setting or above it."""
+    """YAML with every reason beside its setting, or above it."""
     return "\n\n".join([HEADER, *_blocks(config)]) + "\n"
 
 
 def _blocks(settings: Settings) -> Iterator[str]:
-    """The lines of each field; one that is not set is shown as an example, commented out."""
+    """The lines of each field. A field that is not set becomes a commented example."""
     for name, field in type(settings).model_fields.items():
-        value, reason = getattr(settings, name), field.description or ""
+        value, reason = getattr(settings, name), " ".join((field.description or "").split())
         if isinstance(value, Settings):
             yield f"{name}:\n" + textwrap.indent("\n".join(_blocks(value)), "  ")
         elif isinstance(value, tuple):
@@ -177,7 +155,7 @@ def _blocks(settings: Settings) -> Iterator[str]:
 
 
 def _with_reason(line: str, reason: str) -> str:
-    """Beside the setting where there is room for it; settings stand at most 10 columns in."""
+    """Beside the setting if there is room. Settings are indented by at most 10 columns."""
     if not reason:
         return line
     if len(line) + len(reason) + 4 <= WIDTH - 10:
@@ -193,10 +171,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kb", default="kb/mini", help="address or path of the knowledge base (default: %(default)s)")
     parser.add_argument("--host", default="127.0.0.1", help="interface to listen on (default: %(default)s)")
-    parser.add_argument("--token-file", help="file, on every node, with the token that clients must send")
-    parser.add_argument("--output", type=Path, help="where to write to, instead of to the terminal")
+    parser.add_argument("--token-file", help="file, on every node, with the token that clients have to send")
+    parser.add_argument("--output", type=Path, help="file to write, instead of the terminal")
     options = parser.parse_args()
-    text = render(config_for(AppArgs(kb=options.kb, token_file=options.token_file), host=options.host))
+    args = AppArgs(kb=options.kb, token_file=options.token_file)
+    text = render(config_for(args, http={"host": options.host}))
     if options.output:
         options.output.write_text(text)
     else:

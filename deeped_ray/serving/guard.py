@@ -1,4 +1,4 @@
-"""What stands before every route: the size of the body, the API token, the version in every reply, and the counting."""
+"""What every request passes first: the API token, the limit of the body, the version in the reply, and counting."""
 
 import asyncio
 import hmac
@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from deeped_ray.serving.work import TooLargeError
+
 OnRequest = Callable[[str, int, float], None]
 OPEN = ("/healthz", "/readyz", "/page/", "/docs", "/openapi.json")
-"""Besides the page itself, what is answered without a token: probes have none, and browsers have to ask for one."""
+"""Answered without a token, like the page itself: probes have none, and the page has to ask its user for one."""
 CLIENT_GONE = 499
 _log = logging.getLogger(__name__)
 
@@ -41,32 +44,20 @@ class Guard:
             await send(message)
 
         try:
-            await self._pass(scope, receive, send_marked)
+            app = self._app if self._is_allowed(scope) else _NO_TOKEN
+            await app(scope, _limited(receive, self._max_body_bytes), send_marked)
+        except ClientDisconnect:
+            status = CLIENT_GONE
         except asyncio.CancelledError:
             status = CLIENT_GONE
             raise
         except Exception:
             _log.exception("a request failed")
-            failure = JSONResponse({"detail": "The server failed at this request; its log says why."}, 500)
+            failure = JSONResponse({"detail": "The server failed to answer this request. Its log says why."}, 500)
             await failure(scope, receive, send_marked)
         finally:
-            route = getattr(scope.get("route"), "path", "none")  # what was asked for may be anything
+            route = getattr(scope.get("route"), "path", "none")  # not the path, which can be anything
             self._on_request(route, status, time.perf_counter() - start)
-
-    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self._is_allowed(scope):
-            message = "Give the API token as Authorization: Bearer TOKEN."
-            refusal = JSONResponse({"detail": message}, 401, {"WWW-Authenticate": "Bearer"})
-            await refusal(scope, receive, send)
-            return
-        body, is_whole = await _read(receive, self._max_body_bytes)
-        if not is_whole:
-            return  # the client has gone
-        if body is None:
-            message = f"The body is larger than {self._max_body_bytes:,} bytes. Send it in several requests."
-            await JSONResponse({"detail": message}, 413)(scope, receive, send)
-        else:
-            await self._app(scope, _replay(body, receive), send)
 
     def _is_allowed(self, scope: Scope) -> bool:
         path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
@@ -77,31 +68,23 @@ class Guard:
         return hmac.compare_digest(given.encode(), self._token.encode()) and scheme.lower() == "bearer"
 
 
-async def _read(receive: Receive, max_bytes: int) -> tuple[bytes | None, bool]:
-    """The body, None if it is too large, of which no more is kept than the limit; and whether it came to its end."""
-    chunks: list[bytes] = []
-    size, more = 0, True
-    while more:
+_NO_TOKEN = JSONResponse(
+    {"detail": "Send the API token as Authorization: Bearer TOKEN."}, 401, {"WWW-Authenticate": "Bearer"}
+)
+
+
+def _limited(receive: Receive, max_bytes: int) -> Receive:
+    """A `receive` that refuses a body over the limit, once the client has sent it all: only then clients read a reply."""
+    size = 0
+
+    async def limited() -> Message:
+        nonlocal size
         message = await receive()
-        if message["type"] != "http.request":
-            return None, False
-        chunk = message.get("body", b"")
-        size += len(chunk)
+        size += len(message.get("body", b""))
         if size <= max_bytes:
-            chunks.append(chunk)
-        more = message.get("more_body", False)
-    return b"".join(chunks) if size <= max_bytes else None, True
+            return message
+        while message.get("more_body"):
+            message = await receive()
+        raise TooLargeError(f"The body is larger than {max_bytes:,} bytes. Send it in several requests.")
 
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the body once more, then what comes after it."""
-    is_given = False
-
-    async def replayed() -> Message:
-        nonlocal is_given
-        if is_given:
-            return await receive()
-        is_given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return replayed
+    return limited

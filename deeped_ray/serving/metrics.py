@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, counted by every replica through Ray and gathered from all nodes for `GET /metrics`.
+"""Metrics for Prometheus: every replica counts through Ray, and `GET /metrics` gathers the counts of all nodes.
 
 ray_deeped_requests_total{route, status}     ray_deeped_request_seconds{route}
 ray_deeped_mentions_total{answer}            ray_deeped_batch_mentions
@@ -6,16 +6,15 @@ ray_deeped_mentions_total{answer}            ray_deeped_batch_mentions
 
 import asyncio
 import re
-import urllib.request
 from collections.abc import Sequence
 
 import ray
 from ray.util.metrics import Counter, Histogram
 
-from deeped_ray.running.local_ray import open_url
+from deeped_ray.running.http import open_url
 from deeped_ray.types import Prediction
 
-# stages that run on the same cluster are not the endpoint's to tell of
+# without those of the stages, which may run on the same cluster
 _OURS = re.compile(r"^(# (HELP|TYPE) )?(?P<metric>ray_deeped_(?!stage_)\w+?)(_bucket|_sum|_count)?(?=[ {])")
 _SECONDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30]
 _MENTIONS = [1.0, 5, 10, 20, 50, 100, 200, 500, 1000, 5000]
@@ -32,18 +31,19 @@ class Metrics:
         self._requests.inc(1, {"route": route, "status": str(status)})
         self._seconds.observe(seconds, {"route": route})
 
-    def answers(self, predictions: Sequence[Prediction]) -> None:
-        num_linked = sum(prediction.best is not None for prediction in predictions)
-        for answer, number in (("entity", num_linked), ("none", len(predictions) - num_linked)):
+    def answers(self, answers: Sequence[Sequence[Prediction]]) -> None:
+        is_linked = [prediction.entity is not None for predictions in answers for prediction in predictions]
+        for answer, number in (("entity", is_linked.count(True)), ("none", is_linked.count(False))):
             if number:
                 self._mentions.inc(number, {"answer": answer})
 
     def batch(self, num_mentions: int) -> None:
-        self._batch.observe(num_mentions)
+        if num_mentions:
+            self._batch.observe(num_mentions)
 
 
 async def gather() -> str:
-    """Our metrics of all nodes, as Ray's agents export them; a few seconds old."""
+    """Our metrics from all nodes, as Ray's agents export them: a few seconds old."""
     nodes = [node for node in await asyncio.to_thread(ray.nodes) if node["Alive"] and node["MetricsExportPort"]]
     urls = [f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics" for node in nodes]
     texts = await asyncio.gather(*(asyncio.to_thread(_fetch, url) for url in urls))
@@ -52,7 +52,7 @@ async def gather() -> str:
 
 
 def _family(line: str) -> tuple[str, bool]:
-    """The lines of a metric belong together, what it is first."""
+    """Sorts the lines of a metric together, its help and type first."""
     match = _OURS.match(line)
     assert match is not None
     return match["metric"], not line.startswith("#")
@@ -60,8 +60,7 @@ def _family(line: str) -> tuple[str, bool]:
 
 def _fetch(url: str) -> str:
     try:
-        with open_url(urllib.request.Request(url), timeout_s=3.0) as reply:
-            text: str = reply.read().decode()
-            return text
-    except OSError:  # a node that is going away; the others still have something to say
+        with open_url(url, timeout_s=3.0) as reply:
+            return reply.read().decode()
+    except OSError:  # this node is going away; the others still answer
         return ""

@@ -1,14 +1,15 @@
-"""GERBIL's NIF: requests in Turtle into a text and spans, predictions back into Turtle.
+"""GERBIL's format, NIF: a text and its phrases in Turtle in, the same with entities out.
 
-A request with phrases asks for their entities (D2KB), one without for mentions and entities (A2KB).
+A request with phrases asks for their entities (D2KB). A request without phrases asks for mentions and entities (A2KB).
 """
 
 import itertools
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from rdflib import RDF, Graph, Literal, Namespace, URIRef
@@ -16,7 +17,8 @@ from rdflib.term import Node
 
 from deeped_ray.serving.schemas import MAX_SPANS, MAX_TEXT_CHARACTERS
 from deeped_ray.serving.turtle import read_turtle
-from deeped_ray.types import Candidate, DeepEdError, Prediction
+from deeped_ray.serving.work import Predictions, Work, in_layers, in_order
+from deeped_ray.types import DeepEdError, Prediction
 
 NIF = Namespace("http://persistence.uni-leipzig.org/nlp2rdf/ontologies/nif-core#")
 _PREFIXES = f"""@prefix nif: <{NIF}> .
@@ -28,12 +30,12 @@ _NOT_IN_URI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 
 
 class NifError(DeepEdError):
-    """A request that is no NIF, or not of the kind that is answered here."""
+    """A request that is not NIF, or not the kind of NIF that is answered here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A mention under the URI that the client knows it by."""
+    """A mention, with the URI that the client gave it."""
 
     uri: str
     start: int
@@ -42,27 +44,27 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class NifDocument:
-    """One nif:Context; offsets are characters, end exclusive, however the client counts."""
+    """One nif:Context. Offsets are characters, end exclusive, whatever the client counts in."""
 
     uri: str
     text: str
     phrases: tuple[Phrase, ...]
     offsets: Sequence[int]
-    """Where each character begins, and the text ends, as the client counts: in characters or in UTF-16 units."""
+    """Where each character begins, and where the text ends, in the client's unit: characters or UTF-16 units."""
 
     @property
     def spans(self) -> list[tuple[int, int]] | None:
-        """What to link, in the order of the text, each span once; None where mentions are to be found first (A2KB)."""
+        """What to link, in the order of the text, each span once. None: find the mentions first (A2KB)."""
         return sorted({(phrase.start, phrase.end) for phrase in self.phrases}) or None
 
     def phrase_of(self, prediction: Prediction) -> Phrase:
-        """A mention that we have found, under a URI of our own."""
+        """A mention that we found, with a URI that we make."""
         start, end = self.offsets[prediction.start], self.offsets[prediction.end]
         return Phrase(f"{self.uri.split('#')[0]}#char={start},{end}", prediction.start, prediction.end)
 
 
 class _Claim(NamedTuple):
-    """A phrase as the client describes it."""
+    """A phrase as the client describes it, in the client's unit."""
 
     node: Node
     start: int
@@ -70,12 +72,17 @@ class _Claim(NamedTuple):
     anchors: set[str]
 
 
+def nif_work(turtle: bytes, *, confidence: bool) -> Work:
+    document = read_nif(turtle)
+    return Work(in_layers(document.text, document.spans), partial(write_nif, document, confidence=confidence))
+
+
 def read_nif(turtle: bytes | str) -> NifDocument:
-    """A request's text and mentions; what it says about their entities is left unread: it may be the gold standard."""
+    """A request's text and mentions. Their entities are not read: they may be the gold standard."""
     try:
         graph = read_turtle(turtle)
     except ValueError as error:
-        raise NifError(f"The request cannot be read: {error}. Send Turtle in UTF-8, with all URIs in full.") from error
+        raise NifError(f"Cannot read the request: {error}. Send Turtle in UTF-8, with all URIs in full.") from error
     context = _read_context(graph)
     text = _read_text(graph, context)
     claims = [_read_claim(graph, node) for node in _phrase_nodes(graph, context)]
@@ -111,12 +118,12 @@ def _read_text(graph: Graph, context: URIRef) -> str:
 
 
 def _phrase_nodes(graph: Graph, context: URIRef) -> set[Node]:
-    """The mentions: phrases, and what has no type that says otherwise."""
+    """The mentions: phrases, and everything else in the text whose type does not rule it out."""
     ours = set(graph.subjects(NIF.referenceContext, context))
     phrases = set(graph.subjects(RDF.type, NIF.Phrase))
     if astray := phrases - ours:
         raise NifError(
-            f"{_name(min(astray, key=str))} is not of the text. Give it nif:referenceContext {_name(context)}."
+            f"{_name(min(astray, key=str))} does not belong to the text. Give it nif:referenceContext {_name(context)}."
         )
     nodes = phrases | {node for node in ours if _NO_MENTIONS.isdisjoint(graph.objects(node, RDF.type))}
     if len(nodes) > MAX_SPANS:
@@ -135,15 +142,15 @@ def _read_offset(graph: Graph, node: Node, name: str) -> int:
     values = [str(value).strip() for value in graph.objects(node, NIF[name])]
     if len(values) != 1 or not re.fullmatch(r"0*[0-9]{1,9}", values[0]):
         found = f"{values}"[:100]
-        raise NifError(f"{_name(node)} has {found} for nif:{name}. Give it one whole number, a place in the text.")
+        raise NifError(f"{_name(node)} has {found} for nif:{name}. Give it one whole number, an offset in the text.")
     return int(values[0])
 
 
 def _offsets(text: str, claims: Sequence[_Claim], ends: set[str]) -> Sequence[int]:
-    """Where characters begin, as the client counts.
+    """Where characters begin, in the client's unit.
 
-    GERBIL counts characters, but a client in Java or JavaScript may count UTF-16 units. They differ after an emoji, so
-    there the phrases' nif:anchorOf tell which it is and, where these fit both, the end of the text does.
+    GERBIL counts characters, but a client in Java or JavaScript may count UTF-16 units. The two differ after an emoji.
+    Then nif:anchorOf of the phrases decides; if both units fit the anchors, the end of the text decides.
     """
     characters = range(len(text) + 1)
     wrong = next((claim for claim in claims if not _fits(text, characters, claim)), None)
@@ -165,7 +172,7 @@ def _fits(text: str, offsets: Sequence[int], claim: _Claim) -> bool:
 
 
 def _place(offsets: Sequence[int], claim: _Claim) -> tuple[int, int]:
-    """The characters at which a phrase begins and ends, or the nearest."""
+    """The characters where a phrase begins and ends, or the nearest ones."""
     last = len(offsets) - 1
     return min(bisect_left(offsets, claim.start), last), min(bisect_left(offsets, claim.end), last)
 
@@ -173,36 +180,31 @@ def _place(offsets: Sequence[int], claim: _Claim) -> tuple[int, int]:
 def _misfit(text: str, claim: _Claim) -> str:
     where = f"{_name(claim.node)} goes from {claim.start} to {claim.end}"
     if claim.end > len(text) or claim.start > len(text):
-        return f"{where}, and the text has {len(text)} characters. Count characters from 0, the end exclusive."
+        return f"{where}, but the text has {len(text)} characters. Count characters from 0, the end exclusive."
     found, expected = text[claim.start : claim.end][:50], min(claim.anchors)[:50]
-    return f"{where}, where the text has {found!r} and not {expected!r}. Count characters from 0, the end exclusive."
+    return f"{where}, but the text has {found!r} there, not {expected!r}. Count characters from 0, the end exclusive."
 
 
 def _name(node: Node) -> str:
     return f"<{str(node)[:200]}>"
 
 
-def write_nif(
-    document: NifDocument,
-    predictions: Sequence[Prediction],
-    *,
-    entity_uri: Callable[[Candidate], str],
-    confidence: bool = False,
-) -> str:
-    """The answer: all phrases of the request, or all mentions found that have an entity.
+def write_nif(document: NifDocument, answers: Sequence[Predictions], *, confidence: bool = False) -> bytes:
+    """All phrases of the request, or all found mentions that have an entity.
 
-    With `confidence` GERBIL takes the threshold that is best on the very test set: leave it out for figures to report.
+    With `confidence`, GERBIL picks the best threshold on the test set itself. Leave it out for figures to report.
     """
+    predictions = in_order(answers)
     by_span = {(prediction.start, prediction.end): prediction for prediction in predictions}
-    phrases = document.phrases or [document.phrase_of(prediction) for prediction in predictions if prediction.best]
+    phrases = document.phrases or [document.phrase_of(prediction) for prediction in predictions if prediction.entity]
     blocks = [_context_block(document)]
     for phrase in phrases:
-        entity = by_span[phrase.start, phrase.end].best
-        lines = [f"itsrdf:taIdentRef <{_quoted(entity_uri(entity))}>"] if entity else []
+        entity = by_span[phrase.start, phrase.end].entity
+        lines = [f"itsrdf:taIdentRef <{_quoted(entity.url)}>"] if entity else []
         if entity and confidence:
             lines.append(f'itsrdf:taConfidence "{entity.probability}"^^xsd:double')
         blocks.append(_phrase_block(document, phrase, lines))
-    return _PREFIXES + "".join(blocks)
+    return (_PREFIXES + "".join(blocks)).encode()
 
 
 def _context_block(document: NifDocument) -> str:
@@ -226,7 +228,7 @@ def _block(uri: str, lines: Sequence[str]) -> str:
 
 
 def _string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)  # JSON's escapes are all among Turtle's
+    return json.dumps(text, ensure_ascii=False)  # Turtle knows all of JSON's escapes
 
 
 def _quoted(uri: str) -> str:

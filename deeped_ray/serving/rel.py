@@ -1,18 +1,19 @@
-"""REL's contract: `{"text": ..., "spans": [[start, length], ...]}` into a text and spans, predictions into its lists."""
+"""REL's format: `{"text": ..., "spans": [[start, length], ...]}` in, a list of mentions out."""
 
 from collections.abc import Sequence
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from deeped_ray.serving.schemas import MAX_SPANS, Offset, Text
-from deeped_ray.types import Prediction
+from deeped_ray.serving.schemas import MAX_SPANS, Offset, Text, parse
+from deeped_ray.serving.work import Predictions, Work, in_layers, in_order
 
 RelMention = tuple[int, int, str, str, float, float, str]
 """Start, length, mention, title with underscores, confidence in the entity, confidence in the mention, tag."""
 
 
 class RelRequest(BaseModel):
-    """A text and the mentions in it; without any they are to be found. Other keys, such as `tagger`, mean nothing here."""
+    """A text and its mentions. Without mentions, they are found. Other keys, such as `tagger`, are ignored."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"text": "Montreal met Toronto on the ice.", "spans": [[0, 8], [13, 7]]}]}
@@ -23,16 +24,18 @@ class RelRequest(BaseModel):
         default=None, alias="spans", max_length=MAX_SPANS, fail_fast=True
     )
 
-    @property
-    def to_link(self) -> list[tuple[int, int]] | None:
-        """By start and end, as the linker takes them; None where mentions are to be found first."""
-        return [(start, start + length) for start, length in self.starts_and_lengths or ()] or None
+
+def rel_work(body: bytes) -> Work:
+    asked = parse(RelRequest, body)
+    spans = [(start, start + length) for start, length in asked.starts_and_lengths or ()]
+    return Work(in_layers(asked.text, spans or None), write_rel)
 
 
-def rel_answer(predictions: Sequence[Prediction]) -> list[RelMention]:
-    """As REL lists them: mentions without an entity are left out; no tagger has judged those that are in."""
-    return [
-        (p.start, p.end - p.start, p.surface, p.best.title.replace(" ", "_"), p.best.probability, 0.0, "NULL")
-        for p in predictions
-        if p.best
+def write_rel(answers: Sequence[Predictions]) -> bytes:
+    """REL leaves out mentions without an entity. Confidence in the mention and tag are empty: nothing judges mentions."""
+    rows: list[RelMention] = [
+        (p.start, p.end - p.start, p.surface, p.entity.title.replace(" ", "_"), p.entity.probability, 0.0, "NULL")
+        for p in in_order(answers)
+        if p.entity
     ]
+    return orjson.dumps(rows)

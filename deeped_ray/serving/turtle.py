@@ -1,7 +1,7 @@
-"""Turtle from strangers into a graph, at a cost that is bounded by its size.
+"""Reads Turtle from strangers into a graph. The cost is bounded by the size of the request.
 
-rdflib's Turtle parser opens neither files nor connections, whatever a request says. What it does that a server cannot
-have is turned off here, each with its reason.
+rdflib's Turtle parser opens no files and no connections, whatever a request says. The classes below turn off what a server
+cannot allow, each with its reason.
 """
 
 import re
@@ -28,25 +28,22 @@ _ESCAPED = dict(zip("tbnrf\"'\\", "\t\b\n\r\f\"'\\", strict=True))
 
 
 def read_turtle(turtle: bytes | str) -> Graph:
-    """The statements, their literals without types or languages; ValueError, with the line, for what is no Turtle."""
+    """The statements; literals lose their types and languages. Raises ValueError with the line if it is not Turtle."""
     if len(turtle) > MAX_CHARACTERS:
-        raise ValueError(f"it has {len(turtle):,} bytes, and {MAX_CHARACTERS:,} is the most")
+        raise ValueError(f"it has {len(turtle):,} bytes; the limit is {MAX_CHARACTERS:,}")
     text = turtle if isinstance(turtle, str) else turtle.decode("utf-8-sig")
     graph = Graph(bind_namespaces="none")
-    # without a base URI: rdflib's would be our working directory, which the answer would then tell, and it resolves
-    # "../" in quadratic time
+    # no base URI: rdflib would take our working directory, which the answer would reveal, and resolve "../" in quadratic time
     parser = _Parser(_Sink(graph), turtle=True)
     try:
         parser.loadBuf(text)
-    except (
-        Exception
-    ) as error:  # rdflib's meets broken Turtle with whatever its code comes upon, IndexError to TypeError
+    except Exception as error:  # for broken Turtle rdflib raises almost anything, from IndexError to TypeError
         raise ValueError(f"line {parser.lines + 1}: {_reason(error)}") from error
     return graph
 
 
 def _reason(error: Exception) -> str:
-    """One line that can be encoded, whatever it cites."""
+    """One line that can be encoded, whatever part of the request it quotes."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, IndexError):
@@ -57,7 +54,7 @@ def _reason(error: Exception) -> str:
 
 class _Parser(SinkParser):
     def strconst(self, argstr: str, i: int, delim: str) -> tuple[int, str]:
-        """The end and the value of a string; rdflib's own copies the string at every escape, minutes for a long text."""
+        """The end and the value of a string. rdflib copies the string at every escape: minutes for a long text."""
         ends = (found for found in _STRING_ENDS[delim].finditer(argstr, i) if found[0][0] != "\\")
         end = next(ends, None)
         if end is None or end[0] != delim:
@@ -71,7 +68,7 @@ def _unescape(found: re.Match[str]) -> str:
     if code := found[1] or found[2]:
         return chr(int(code, 16))
     if found[3] not in _ESCAPED:
-        raise ValueError(f"{found[0]} is no escape")
+        raise ValueError(f"{found[0]} is not an escape")
     return _ESCAPED[found[3]]
 
 
@@ -79,13 +76,13 @@ class _Sink(RDFSink):
     num_statements = 0
 
     def newSymbol(self, *args: str) -> URIRef:  # noqa: N802
-        # URIRef itself takes anything, and logs what it finds odd
+        # URIRef accepts anything, and logs what looks odd
         if not _URI.fullmatch(args[0]):
-            raise ValueError(f"<{args[0][:100]}> is no URI in full")
+            raise ValueError(f"<{args[0][:100]}> is not a full URI")
         return URIRef(args[0])
 
     def newLiteral(self, s: str, dt: URIRef | None, lang: str | None) -> Literal:  # noqa: ARG002, N802
-        # rdflib would compute a typed literal's value: a gigabyte of digits for "1E+999999999"^^xsd:decimal
+        # rdflib would compute the value of a typed literal: a gigabyte of digits for "1E+999999999"^^xsd:decimal
         return Literal(s)
 
     def makeStatement(self, quadruple: Any, why: Any = None) -> None:  # noqa: N802

@@ -1,21 +1,60 @@
-"""The service on a real Ray Serve behind HAProxy, with two replicas, started as `make serve` starts it."""
+"""The API in this process, and one real Ray Serve behind HAProxy, started as `make serve` starts it."""
 
-import json
+import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.request import Request
 
 import httpx
 import pytest
 
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.running.local_ray import LocalRay, free_ports, local_ray, open_url
-from deeped_ray.serving.local import deploy
+from deeped_ray.running.local_ray import LocalRay, free_ports, local_ray
+from deeped_ray.serving.api import create_api
+from deeped_ray.serving.config import AppArgs
+from deeped_ray.serving.local import applications, deploy, run_serve, write_config
+from deeped_ray.serving.service import LinkingService
 
-TWO_REPLICAS: dict[str, Any] = {"autoscaling_config": {"min_replicas": 2, "max_replicas": 2}}
+ONE_OR_TWO = {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 2, "upscale_delay_s": 1}
+
+
+@pytest.fixture(scope="session")
+def service(mini_kb: KnowledgeBase) -> LinkingService:
+    return LinkingService(AppArgs(kb=str(mini_kb.root)))
+
+
+class InProcess(httpx.BaseTransport):
+    """Hands requests to an ASGI app, on an event loop of its own."""
+
+    def __init__(self, app: Any) -> None:
+        self._app, self._loop = httpx.ASGITransport(app), asyncio.new_event_loop()
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._loop.run_until_complete(self._answer(request))
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        reply = await self._app.handle_async_request(request)
+        return httpx.Response(reply.status_code, headers=reply.headers, content=await reply.aread())
+
+    def close(self) -> None:
+        self._loop.close()
+
+
+@pytest.fixture(scope="session")
+def client(service: LinkingService) -> Iterator[httpx.Client]:
+    """The routes without a server around them."""
+    with httpx.Client(transport=InProcess(create_api(service)), base_url="http://test") as client:
+        yield client
+
+
+def wait_until(holds: Callable[[], Any], what: str, *, timeout_s: float = 180) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.1)
 
 
 @dataclass(frozen=True)
@@ -23,33 +62,39 @@ class Served:
     url: str
     port: int
     ray: LocalRay
+    kb: Path
+
+    @contextmanager
+    def changed(self, args: dict[str, Any] | None = None, **deployment: Any) -> Iterator[None]:
+        """Deploys other settings, and the usual ones afterwards."""
+        self._deploy(args or {}, deployment)
+        try:
+            yield
+        finally:
+            self._deploy({}, {})
+            wait_until(lambda: applications(self.ray)["linker"]["status"] == "RUNNING", "the service is as before")
+
+    def _deploy(self, args: dict[str, Any], deployment: dict[str, Any]) -> None:
+        args, deployment = {"kb": str(self.kb)} | args, {"autoscaling_config": ONE_OR_TWO} | deployment
+        run_serve(self.ray, write_config(self.ray.log.with_name("changed.yaml"), self.port, args, **deployment))
 
     def wait_for_replicas(self, number: int, *, without: int = -1) -> None:
-        """Until so many run and are known to the proxy."""
-        deadline = time.monotonic() + 90
-        while len(self.ready() - {without}) < number:
-            assert time.monotonic() < deadline, f"{self.ready()} are ready"
-            time.sleep(0.2)
+        wait_until(lambda: len(self.ready() - {without}) >= number, f"{number} replicas besides {without}")
 
     def ready(self) -> set[int]:
-        """Process ids of replicas that are running, as Serve sees it."""
-        token = Path(self.ray.environment["RAY_AUTH_TOKEN_PATH"]).read_text()
-        request = Request(
-            f"{self.ray.dashboard_url}/api/serve/applications/", headers={"Authorization": f"Bearer {token}"}
-        )
-        with open_url(request, timeout_s=10.0) as reply:
-            deployments = json.load(reply)["applications"]["linker"]["deployments"].values()
+        """Process ids of the replicas that run, as Serve sees it."""
+        deployments = applications(self.ray)["linker"]["deployments"].values()
         replicas = [replica for deployment in deployments for replica in deployment["replicas"]]
         return {replica["pid"] for replica in replicas if replica["state"] == "RUNNING"}
 
 
 @pytest.fixture(scope="session")
 def served(mini_kb: KnowledgeBase) -> Iterator[Served]:
+    """The only real Serve of the tests. It starts with one replica."""
     port = free_ports(1)[0]
     with local_ray(num_cpus=4) as ray:
-        served = Served(deploy(ray, mini_kb.root, port=port, **TWO_REPLICAS), port, ray)
-        served.wait_for_replicas(2)
-        yield served
+        url = deploy(ray, mini_kb.root, port=port, autoscaling_config=ONE_OR_TWO)
+        yield Served(url, port, ray, mini_kb.root)
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +103,6 @@ def served_url(served: Served) -> str:
 
 
 @pytest.fixture(scope="session")
-def client(served_url: str) -> Iterator[httpx.Client]:
+def served_client(served_url: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=served_url, timeout=60, trust_env=False) as client:
         yield client

@@ -14,35 +14,41 @@ class Echo:
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
-        self.may_go_on = threading.Event()
+        self.has_begun, self.may_go_on = threading.Event(), threading.Event()
 
-    def __call__(self, items: Sequence[str]) -> list[str]:
+    def __call__(self, items: Sequence[str]) -> list[str | Exception]:
         self.batches.append(list(items))
+        self.has_begun.set()
         assert self.may_go_on.wait(10)
         if "bad" in items:
             raise ValueError("bad")
-        return [item.upper() for item in items]
+        return [KeyError(item) if item == "refused" else item.upper() for item in items]
 
 
 def run(test: Callable[[Batcher[str, str], Echo], Awaitable[None]], *, max_batch: int = 10) -> Echo:
     echo = Echo()
 
     async def main() -> None:
-        await test(Batcher(echo, max_batch=max_batch, max_waiting=30, on_batch=lambda _: None), echo)
+        await test(Batcher(echo, max_batch=max_batch, max_waiting=30), echo)
 
     asyncio.run(asyncio.wait_for(main(), 20))
     return echo
+
+
+async def submit(batcher: Batcher[str, str], *items: tuple[str, int]) -> list["asyncio.Task[str]"]:
+    """Returns once all wait or are refused."""
+    tasks = [asyncio.create_task(batcher.submit(item, size=size)) for item, size in items]
+    await asyncio.sleep(0)  # a task runs until it waits
+    return tasks
 
 
 async def submit_behind_a_first(
     batcher: Batcher[str, str], echo: Echo, *others: tuple[str, int]
 ) -> list[str | BaseException]:
     """The first occupies the thread, so that the others wait together."""
-    tasks = [asyncio.create_task(batcher.submit("first", size=1))]
-    while not echo.batches:
-        await asyncio.sleep(0.01)
-    tasks += [asyncio.create_task(batcher.submit(item, size=size)) for item, size in others]
-    await asyncio.sleep(0.05)
+    tasks = await submit(batcher, ("first", 1))
+    await asyncio.to_thread(echo.has_begun.wait, 10)
+    tasks += await submit(batcher, *others)
     echo.may_go_on.set()
     return await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -72,6 +78,15 @@ def test_too_much_waiting_is_refused_at_once() -> None:
     run(test)
 
 
+def test_an_item_larger_than_the_queue_is_run_if_nothing_else_waits() -> None:
+    async def test(batcher: Batcher[str, str], echo: Echo) -> None:
+        *answered, refused = await submit_behind_a_first(batcher, echo, ("huge", 31), ("huger", 32))
+        assert answered == ["FIRST", "HUGE"]
+        assert isinstance(refused, OverloadedError)
+
+    run(test)
+
+
 def test_what_breaks_a_batch_breaks_only_its_own_request() -> None:
     async def test(batcher: Batcher[str, str], echo: Echo) -> None:
         first, good, bad, other = await submit_behind_a_first(batcher, echo, ("good", 1), ("bad", 1), ("other", 1))
@@ -81,13 +96,20 @@ def test_what_breaks_a_batch_breaks_only_its_own_request() -> None:
     run(test)
 
 
+def test_what_is_refused_in_a_batch_does_not_make_the_others_run_again() -> None:
+    async def test(batcher: Batcher[str, str], echo: Echo) -> None:
+        _, good, refused = await submit_behind_a_first(batcher, echo, ("good", 1), ("refused", 1))
+        assert good == "GOOD"
+        assert isinstance(refused, KeyError)
+
+    assert run(test).batches == [["first"], ["good", "refused"]]
+
+
 def test_a_client_that_has_gone_costs_no_work() -> None:
     async def test(batcher: Batcher[str, str], echo: Echo) -> None:
-        first = asyncio.create_task(batcher.submit("first", size=1))
-        while not echo.batches:
-            await asyncio.sleep(0.01)
-        gone = asyncio.create_task(batcher.submit("gone", size=1))
-        await asyncio.sleep(0.05)
+        (first,) = await submit(batcher, ("first", 1))
+        await asyncio.to_thread(echo.has_begun.wait, 10)
+        (gone,) = await submit(batcher, ("gone", 1))
         gone.cancel()
         with pytest.raises(asyncio.CancelledError):
             await gone

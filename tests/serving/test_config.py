@@ -8,6 +8,7 @@ from ray.serve.schema import ServeDeploySchema
 
 from deeped_ray.serving.app import build
 from deeped_ray.serving.config import AppArgs, DeploymentSettings, config_for, main, render
+from serve.app import build as door
 
 CONFIG = Path(__file__).parent.parent.parent / "serve" / "config.yaml"
 
@@ -27,6 +28,10 @@ def test_the_file_is_what_the_app_makes_of_it() -> None:
 def test_ray_serve_accepts_the_file(config: dict[str, Any]) -> None:
     (application,) = ServeDeploySchema.model_validate(config).applications
     assert application.import_path == f"{build.__module__}:{build.__name__}"
+
+
+def test_the_door_of_a_checkout_leads_to_the_same_app() -> None:
+    assert door is build
 
 
 def test_deploying_the_file_and_running_the_app_by_hand_give_the_same_replicas(config: dict[str, Any]) -> None:

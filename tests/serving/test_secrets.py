@@ -7,7 +7,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.local_ray import descendants
 from deeped_ray.serving.api import create_api
 from deeped_ray.serving.service import LinkingService
@@ -17,8 +16,7 @@ TOKEN = "correct-horse-battery-staple"
 WRONG = "incorrect-horse-battery-staple"
 
 
-def test_the_token_stands_in_no_reply_and_no_log(mini_kb: KnowledgeBase, caplog: pytest.LogCaptureFixture) -> None:
-    service = LinkingService(str(mini_kb.root), "global", max_batch_mentions=100, max_waiting_mentions=100)
+def test_the_token_is_in_no_reply_and_no_log(service: LinkingService, caplog: pytest.LogCaptureFixture) -> None:
     api = create_api(service, token=TOKEN)
 
     @api.get("/broken")
@@ -44,10 +42,10 @@ def test_the_token_stands_in_no_reply_and_no_log(mini_kb: KnowledgeBase, caplog:
     assert WRONG not in told
 
 
-def test_logs_and_process_lists_of_a_real_service_hold_no_token(served: Served, client: httpx.Client) -> None:
+def test_logs_and_process_lists_of_a_real_service_hold_no_token(served: Served, served_client: httpx.Client) -> None:
     for path in ("/version", f"/entities/nowhere?access_key={WRONG}", f"/none?token={WRONG}"):
-        client.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
-    client.post("/link", content=b"{", headers={"Authorization": f"Bearer {TOKEN}"})
+        served_client.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
+    served_client.post("/link", content=b"{", headers={"Authorization": f"Bearer {TOKEN}"})
     rays = Path(served.ray.environment["RAY_AUTH_TOKEN_PATH"])
     secrets = [TOKEN.encode(), WRONG.encode(), rays.read_bytes()]
     logs = [path for path in served.ray.log.parent.rglob("*") if path.is_file() and path != rays]

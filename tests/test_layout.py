@@ -24,7 +24,8 @@ RANKS = {
     "serving": 9,
     "stages": 10,
     "cli": 12,
-    "demo": 11,
+    "demo": 10,
+    "commands": 11,
 }
 USES_RAY = {
     "running/cluster.py",

@@ -1,0 +1,49 @@
+"""What commands have in common: options, their values, and settings by --set."""
+
+import argparse
+import contextlib
+from typing import Any
+
+from deeped_ray.running.config import add_set, check_keys, flags_given, make, parse_sets, settings_of
+
+MODELS = ("prior", "local", "global")
+Answer = tuple[Any, str]
+"""Data for --json, and the same as text."""
+
+
+def add_kb(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kb", required=True, help="knowledge-base folder")
+
+
+def add_detection_options(parser: argparse.ArgumentParser) -> None:
+    add_set(parser, "--set min_link_probability=0.02 (how mentions are found)")
+
+
+def config_of(args: argparse.Namespace, *configs: type[Any]) -> list[Any]:
+    """What flags and --set say of these dataclasses."""
+
+    known = [name for config in configs for name in settings_of(config)]
+    given = parse_sets(args.set)
+    check_keys(given, {}, top=known)
+    return [make(config, {**flags_given(args, config), **given}) for config in configs]
+
+
+def positive(value: str) -> int:
+    if not value.isdigit() or int(value) < 1:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a positive number")
+    return int(value)
+
+
+def share(value: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 <= float(value) <= 1:
+            return float(value)
+    raise argparse.ArgumentTypeError(f"{value!r} does not lie between 0 and 1")
+
+
+def spans(value: str) -> list[tuple[int, int]]:
+    try:
+        pairs = [part.split(":") for part in value.split(",")]
+        return [(int(start), int(end)) for start, end in pairs]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{value!r} is not START:END,START:END,... as in 0:8,14:23") from None

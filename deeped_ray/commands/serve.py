@@ -1,0 +1,17 @@
+"""`deeped serve`: a knowledge base served on this machine."""
+
+import argparse
+from pathlib import Path
+
+from deeped_ray.commands.options import Answer, add_kb, positive
+from deeped_ray.demo import run_server
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_kb(parser)
+    parser.add_argument("--port", type=positive, help="port on 127.0.0.1 (default: a free one)")
+
+
+def run(args: argparse.Namespace) -> Answer:
+    run_server(Path(args.kb).absolute(), port=args.port)
+    return None, ""

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.types import Mention, Prediction
 

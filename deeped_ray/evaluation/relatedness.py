@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.stats
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.validation import HeldOutLinks, Validation
 from deeped_ray.knowledge.base import KnowledgeBase

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.embeddings.name_search import NameSearch

@@ -18,8 +18,8 @@ from deeped_ray.embeddings import trainer
 from deeped_ray.embeddings.config import Methods, ShardConfig
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running import tasks
 from deeped_ray.running.console import table
-from deeped_ray.running.tasks import spread
 from deeped_ray.storage.location import Location
 
 SIZES = (1_000, 10_000, 100_000, 270_000)
@@ -56,7 +56,7 @@ def main() -> None:
     seconds = {}
     for workers in (1, 2):
         ray.init(address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
-        list(spread(warm_up, range(4 * workers)))
+        tasks.run("warm up", warm_up, range(4 * workers))
         with tempfile.TemporaryDirectory() as folder:
             trainer._train_shards(shared, Location(folder))  # workers import and map what they need
         with tempfile.TemporaryDirectory() as folder:

@@ -50,7 +50,7 @@ from deeped_ray.linking.model import ModelConfig
 from deeped_ray.mini import MINI_DUMP
 from deeped_ray.planning.coefficients import COEFFICIENTS
 from deeped_ray.planning.meter import Meter
-from deeped_ray.running.tasks import spread
+from deeped_ray.running import tasks
 from deeped_ray.storage.location import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.trainer import train_linker
@@ -207,7 +207,7 @@ def link_chunk(documents: Sequence[Document], kb: str) -> int:
 
 def link_all(documents: Sequence[Document], kb: str) -> int:
     chunks = [documents[start : start + CHUNK] for start in range(0, len(documents), CHUNK)]
-    return sum(answers for _, answers in spread(link_chunk, chunks, kb))
+    return sum(tasks.run("link", link_chunk, chunks, kb).results)
 
 
 def measure_linking(args: argparse.Namespace, num_workers: int) -> Iterator[Row]:

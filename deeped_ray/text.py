@@ -28,10 +28,10 @@ _HEADLINE_WORD = re.compile(r"\w+(?:['’]\w+)?")
 _QUALIFIER = re.compile(r"(?<=\S)(?:\s*\([^()]*\)|,[^,]*)$")
 _GAP_KIND, _WORD_KIND, _SINGLE_KIND, _MARK_KIND = range(4)
 _KINDS = {
-    _WORD_KIND: r"\w",
-    _GAP_KIND: r"\s",
-    _SINGLE_KIND: r"[\n\r\v\f\x85\u2028\u2029]",
-    _MARK_KIND: r"[\u0300-\u036f]",
+    _WORD_KIND: r"\w+",
+    _GAP_KIND: r"\s+",
+    _SINGLE_KIND: r"[\n\r\v\f\x85\u2028\u2029]+",
+    _MARK_KIND: r"[\u0300-\u036f]+",
 }
 """What a character is to a token, by rising precedence; any other character is a single one."""
 _BASE = np.uint64(0xA0761D6478BD642F)
@@ -125,10 +125,11 @@ def _codes_of(text: str) -> npt.NDArray[np.uint32]:
 @functools.cache
 def _kinds() -> npt.NDArray[np.uint8]:
     """Code point -> kind of character."""
-    characters = "".join(map(chr, range(sys.maxunicode + 1)))
+    characters = np.arange(sys.maxunicode + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
     kinds = np.full(len(characters), _SINGLE_KIND, dtype=np.uint8)
     for kind, pattern in _KINDS.items():
-        kinds[[match.start() for match in re.finditer(pattern, characters)]] = kind
+        for run in re.finditer(pattern, characters):
+            kinds[run.start() : run.end()] = kind
     return kinds
 
 

@@ -20,7 +20,7 @@ RANKS = {
     "batch": 8,
     "training": 9,
     "serving": 9,
-    "pipeline": 10,
+    "stages": 10,
     "cli": 11,
     "demo": 11,
 }

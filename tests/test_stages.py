@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 import ray
+import yaml
 from ray._private.runtime_env.packaging import create_package
 
-from deeped_ray import pipeline
+from deeped_ray import stages
+from deeped_ray.evaluation.report import EvaluationConfig
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.pipeline import STAGES, renamings
-from deeped_ray.running.config import config_from
-from deeped_ray.training.config import TrainingConfig
+from deeped_ray.knowledge.parts import MAKERS
+from deeped_ray.running.config import flags_of, read_config
+from deeped_ray.stages import LINK_CORPUS, STAGES, RunConfig
 from deeped_ray.types import DeepEdError
 
 ROOT = Path(__file__).parent.parent
@@ -30,51 +32,58 @@ def run_job(job: str, *options: str, address: str = "") -> tuple[int, dict[str, 
     return run.returncode, json.loads(run.stdout.strip().splitlines()[-1]), run.stderr
 
 
-def parse(*arguments: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    parsed: list[Any] = []
-
-    def keep(args: Any) -> dict[str, Any]:
-        parsed.append(args)
-        return {}
-
-    monkeypatch.setattr(sys, "argv", ["jobs/pipeline.py", "--kb", "KB", *arguments])
-    monkeypatch.setattr(pipeline, "run_pipeline", keep)
-    pipeline.main("doc")
-    return parsed[0]
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    """The settings that a command line resolves to."""
+    with pytest.raises(SystemExit):
+        stages.main("pipeline", "doc", [*arguments, "--print-config"])
+    return yaml.safe_load(capsys.readouterr().out)
 
 
-def test_options_of_one_name_bear_their_stage() -> None:
-    names = [renamed.get(name, name) for config, renamed in renamings().items() for name in vars(config())]
-    assert len(names) == len(set(names))
-    assert renamings()[TrainingConfig] == {
-        "model": "train_model",
-        "learning_rate": "train_learning_rate",
-        "seed": "train_seed",
-    }
-    assert set(renamings()) == {config for stage in STAGES for config in stage.configs}
+def test_flags_files_and_set_are_layers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "wiki.yaml"
+    file.write_text("kb: KB\ncorpus: {dump: [d], min_word_count: 7}\nlinker: {epochs: 3, rounds: 4}\n")
+    arguments = ("--config", str(file), "--train", "aida:x", "--set", "linker.rounds=9")
+    found = printed(monkeypatch, capsys, *arguments)
+    assert found["kb"] == "KB"
+    assert (found["corpus"]["min_word_count"], found["corpus"]["link_window"]) == (7, 20)
+    assert (found["linker"]["epochs"], found["linker"]["rounds"], found["linker"]["train"]) == (3, 9, ["aida:x"])
+    file.write_text(yaml.safe_dump(found))
+    assert printed(monkeypatch, capsys, "--config", str(file)) == found
 
 
-def test_every_option_reaches_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
-    args = parse("--dump", "d", "--train-seed", "7", "--embed-seed", "8", "--train", "aida:x", monkeypatch=monkeypatch)
-    training = config_from(args, TrainingConfig, renamed=renamings()[TrainingConfig])
-    assert training == TrainingConfig(seed=7, train=("aida:x",))
+def test_without_a_dump_settings_suit_the_mini_encyclopedia(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert printed(monkeypatch, capsys)["corpus"]["dimension"] == 100
+    assert printed(monkeypatch, capsys, "--set", "corpus.dimension=50")["corpus"]["dimension"] == 50
+    assert printed(monkeypatch, capsys, "--dump", "d")["corpus"]["dimension"] == 300
 
 
-def test_without_a_dump_settings_suit_the_mini_encyclopedia(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert parse(monkeypatch=monkeypatch).dimension == 100
-    assert parse("--dimension", "50", monkeypatch=monkeypatch).dimension == 50
-    assert parse("--dump", "d", monkeypatch=monkeypatch).dimension == 300
+def test_what_would_fail_hours_later_fails_now() -> None:
+    _, configs = stages.resolve({"corpus": {"dump": ["d"]}, "linker": {"train": ["aida:x"]}})
+    with pytest.raises(DeepEdError, match="Give --train and --dev"):
+        stages.chosen(configs)
+    with pytest.raises(DeepEdError, match="--from build_index comes after --until"):
+        stages.chosen(configs, first="build_index", until="embed_entities")
+    found = stages.chosen(configs, until="build_index")
+    assert [stage.name for stage in found] == ["build_corpus", "embed_entities", "build_index"]
 
 
-def test_what_would_fail_hours_later_fails_now(monkeypatch: pytest.MonkeyPatch) -> None:
-    for arguments, message in (
-        (("--dump", "d", "--train", "aida:x"), "Give --train and --dev"),
-        (("--from", "build_index", "--until", "embed_entities"), "--from build_index comes after --until"),
-    ):
-        with pytest.raises(DeepEdError, match=message):
-            pipeline._chosen(parse(*arguments, monkeypatch=monkeypatch))
-    args = parse("--dump", "d", "--until", "build_index", monkeypatch=monkeypatch)
-    assert [stage.name for stage in pipeline._chosen(args)] == ["build_corpus", "embed_entities", "build_index"]
+def test_flags_are_few() -> None:
+    """New options become keys: flags are for what people set every day."""
+    own = {"--config", "--set", "--print-config"}
+    for stage in (*STAGES, LINK_CORPUS):
+        assert len(flags_of(RunConfig)) + len(own) + len(flags_of(stage.config)) <= 12, stage.name
+    parser = stages._parser("pipeline", "", STAGES, "pipeline")
+    assert len([action for action in parser._actions if action.option_strings]) - 1 <= 25
+
+
+def test_every_part_has_the_maker_that_its_stage_says() -> None:
+    makers = {part: f"jobs/{stage.name}.py" for stage in STAGES for part in stage.makes}
+    assert makers == MAKERS
+    assert all((ROOT / maker).exists() for maker in makers.values())
 
 
 def test_stages_that_are_done_are_skipped_and_the_others_run(local_ray_session: None, tmp_path: Path) -> None:
@@ -85,15 +94,18 @@ def test_stages_that_are_done_are_skipped_and_the_others_run(local_ray_session: 
     assert sorted(result["stages"]["build_corpus"]["made"]) == ["corpus", "pages", "words"]
     before = kb.manifest()["parts"]
     code, result, told = run_job("pipeline", *options, "train_linker", address=address)
-    assert "build_corpus: done already\n" in told
+    assert "build_corpus: nothing to do\n" in told
     assert "embed_entities: made vectors in " in told
     assert "build_index: made index in " in told
     assert before.items() <= kb.manifest()["parts"].items()
     assert code == 2
     assert told.strip().splitlines()[-1].startswith("error: train_linker: Cannot read ")
     assert result["error"].startswith("train_linker: Cannot read ")
-    args = pipeline._parser("").parse_args(["--kb", str(kb), "--from", "evaluate", "--evaluate-model", "prior"])
-    assert pipeline.run_pipeline(args)["stages"]["evaluate"]["results"][0]["mentions"] == 235
+    assert kb.manifest()["parts"]["vectors"]["settings"]["vectors"]["shard_words"] == 20_000
+    _, configs = stages.resolve(read_config(tmp_path / "kb" / "manifest.json"))
+    assert configs["corpus"].words.dimension == 100
+    summary = stages.run_stages(kb, STAGES[-1:], {"evaluation": EvaluationConfig(model="prior")})
+    assert summary["evaluate"]["results"][0]["mentions"] == 235
 
 
 # -- every job
@@ -105,18 +117,18 @@ def test_a_wrong_command_line_is_told_to_people_and_programs(job: str) -> None:
     assert code == 2
     assert len(told.strip().splitlines()) == 1
     assert result["stage"] == job
-    assert "required: --kb" in result["error"]
+    assert "unrecognized arguments: --nonsense" in result["error"]
 
 
 def test_a_bug_keeps_its_traceback_and_its_result_line(tmp_path: Path) -> None:
     script = tmp_path / "buggy.py"
     script.write_text(
-        "from deeped_ray.running.config import run_job\n"
-        "def run(args):\n    raise KeyError('what\\nnow')\n"
-        "run_job('buggy', 'doc', [], run)\n"
+        "from deeped_ray.running.job import run_to_result\n"
+        "def run():\n    raise KeyError('what\\nnow')\n"
+        "run_to_result('buggy', run)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(script), "--kb", "KB"]
+    command = [sys.executable, str(script)]
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert run.returncode == 1
     assert "Traceback" in run.stderr

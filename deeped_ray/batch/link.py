@@ -5,7 +5,7 @@
     OUTPUT/_partitions.json      how the inputs are cut
     OUTPUT/_summary.json         counts and speed, when all partitions are there
     OUTPUT/_SUCCESS              empty; there when the run has ended well
-    OUTPUT/.trying-000000.json   which document is being linked, once a worker has died in that partition
+    OUTPUT/.trying-000000-...    which document is being linked, once a worker has died in that partition
 
 Partitions and the batches within them depend on the inputs alone, so that workers, kills and resumption change no byte.
 A document that kills its worker is found by linking its partition once more, one document after the other: what a worker
@@ -17,9 +17,10 @@ import hashlib
 import json
 import logging
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any
 
 import torch
@@ -43,8 +44,8 @@ from deeped_ray.batch.documents import (
 from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker, LinkerKind
-from deeped_ray.running.progress import Progress
-from deeped_ray.running.tasks import peak_memory_gib, spread
+from deeped_ray.running import tasks
+from deeped_ray.running.config import FLAG
 from deeped_ray.storage.lease import sole_writer
 from deeped_ray.storage.location import Location, find_files
 from deeped_ray.types import DeepEdError, Document, Prediction
@@ -64,13 +65,14 @@ class CorpusLinkingConfig:
 
     input: Annotated[
         tuple[str, ...],
-        "documents, repeatable: Parquet, or JSON lines, plain, .gz or .bz2; file, folder or glob, local or s3:// and the like",
+        "documents as Parquet or JSON lines; repeatable. A file, folder or glob, on disk or s3://...; may be compressed.",
+        FLAG,
     ] = ()
-    output: Annotated[str | None, "folder for the answers: a path, s3://, gs:// or hdfs://"] = None
-    model: Annotated[LinkerKind, "which linker"] = "global"
-    threshold: Annotated[float, "answer nothing below this probability"] = 0.0
-    top: Annotated[int, "candidates to list per mention"] = 0
-    explain: Annotated[bool, "list attended words, and which mentions support which"] = False
+    output: Annotated[str | None, "folder for the answers: a path, s3://, gs:// or hdfs://", FLAG] = None
+    model: Annotated[LinkerKind, "which linker", FLAG] = "global"
+    threshold: Annotated[float, "answer nothing below this probability", FLAG] = 0.0
+    top: Annotated[int, "candidates to list per mention", FLAG] = 0
+    explain: Annotated[bool, "list attended words, and which mentions support which", FLAG] = False
     resembling: Annotated[
         bool, "local and global: give names that are not known the entities whose names resemble them"
     ] = True
@@ -81,12 +83,10 @@ class CorpusLinkingConfig:
     partition_documents: Annotated[int, "most documents per task and file of answers"] = 10_000
 
     def __post_init__(self) -> None:
-        if not self.input or not self.output:
-            raise DeepEdError("Give --input and --output.")
         if not (0 <= self.threshold <= 1 and 0 <= self.max_error_share <= 1):
-            raise DeepEdError("--threshold and --max-error-share must lie between 0 and 1.")
+            raise DeepEdError("`threshold` and `max_error_share` must lie between 0 and 1.")
         if self.top < 0 or min(self.max_characters, self.partition_documents) < 1:
-            raise DeepEdError("--top must not be negative, --max-characters and --partition-documents at least 1.")
+            raise DeepEdError("`top` must be at least 0, `max_characters` and `partition_documents` at least 1.")
 
     def recorded(self) -> dict[str, Any]:
         """What the answers depend on, beside the inputs."""
@@ -104,12 +104,14 @@ class Job:
     detection: DetectionConfig
     output: Location
     metadata: dict[str, str]
+    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Tells this driver's tasks from those that a killed one has left: their marks must blame no document of ours."""
 
     def file(self, partition: Partition) -> Location:
         return self.output / f"part-{partition.number:06d}.parquet"
 
     def mark(self, partition: Partition) -> Location:
-        return self.output / f".trying-{partition.number:06d}.json"
+        return self.output / f".trying-{partition.number:06d}-{self.token}.json"
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,8 @@ class Attempt:
 
 def link_corpus(kb: KnowledgeBase, config: CorpusLinkingConfig, detection: DetectionConfig) -> dict[str, Any]:
     """Link what is not linked yet; returns counts and speed."""
-    assert config.output is not None
+    if not config.input or not config.output:
+        raise DeepEdError("Give --input and --output.")
     output = Location(config.output)
     for option, location in [("--output", output), *(("--input", Location(pattern)) for pattern in config.input)]:
         _refuse_working_dir(option, location)
@@ -188,10 +191,15 @@ def _start(
         raise DeepEdError(f"{output} is not empty, and was not made by jobs/link_corpus.py. Give another --output.")
     else:
         file.write_json(run)
-    for name in output.children():
-        if name.startswith((".part-", ".trying-")):  # what a killed run left half-written
-            (output / name).remove()
+    _remove_leftovers(output)
     return Job(kb.location, part_ids, config, detection, output, metadata)
+
+
+def _remove_leftovers(output: Location) -> None:
+    """What a killed run, or its last tasks, left half-written."""
+    for name in output.children():
+        if name.startswith((".part-", ".trying-")):
+            (output / name).remove()
 
 
 def _part_ids(kb: KnowledgeBase, config: CorpusLinkingConfig) -> tuple[tuple[str, str], ...]:
@@ -235,7 +243,7 @@ def _partitions(job: Job, files: list[Location]) -> list[Partition]:
         for block in line_blocks(file, info)
     ]
     most = job.config.partition_documents
-    cuts = dict(spread(line_cuts, blocks, most))
+    cuts = dict(zip(blocks, tasks.run("cut", line_cuts, blocks, most, unit="blocks of lines").results, strict=True))
     partitions = partitions_of(files, infos, cuts, most=most)
     places = {file: place for place, file in enumerate(files)}
     rows = [[places[each.file], each.kind, each.first_row, each.num_rows, each.start, each.end] for each in partitions]
@@ -247,45 +255,48 @@ def _partitions(job: Job, files: list[Location]) -> list[Partition]:
 
 
 def _link_partitions(job: Job, partitions: list[Partition]) -> dict[str, Any]:
-    there = set(job.output.glob("part-*.parquet"))
-    with ThreadPoolExecutor(16) as pool:
-        done = list(pool.map(lambda each: _counts_of(job, each, there), partitions))
-    todo = [Attempt(partition) for partition, counts in zip(partitions, done, strict=True) if counts is None]
-    total, new, given_up = Counts(), Counts(), 0
-    for counts in filter(None, done):
-        total.add(counts)
-    if todo:
-        (job.output / "_SUCCESS").remove()
-    rows = [partition.num_rows for partition in partitions]
-    progress = Progress("link", "documents", None if None in rows else sum(filter(None, rows)))
-    progress.skip(total.documents)
-    start, peak = time.monotonic(), 0.0
+    new, given_up = Counts(), 0
+    start = time.monotonic()
 
-    def after_crash(attempt: Attempt, why: str) -> Attempt:
-        return _after_crash(job, attempt, why, new)
-
-    for attempt, (counts, memory) in spread(link_partition, todo, job, after_crash=after_crash) if todo else ():
+    def note(attempt: Attempt, counts: Counts) -> str:
+        nonlocal given_up
         new.add(counts)
         given_up += attempt.is_given_up
-        peak = max(peak, memory)
-        progress.advance(counts.documents, note=f"{new.mentions:,} mentions, {new.num_errors:,} errors")
-    seconds = time.monotonic() - start
-    total.add(new)
+        return f"{new.mentions:,} mentions, {new.num_errors:,} errors"
+
+    is_known = all(partition.num_rows is not None for partition in partitions)
+    outcome = tasks.run(
+        "link",
+        link_partition,
+        [Attempt(partition) for partition in partitions],
+        job,
+        earlier=lambda attempt: _earlier(job, attempt.partition),
+        unit="documents" if is_known else "partitions",
+        size=lambda attempt: (attempt.partition.num_rows or 0) if is_known else 1,
+        note=note,
+        after_crash=lambda attempt, why: _after_crash(job, attempt, why, new),
+    )
+    seconds, is_new = time.monotonic() - start, outcome.num_skipped < len(partitions)
+    total = Counts()
+    for counts in outcome.results:
+        total.add(counts)
     speeds = ("documents", "mentions", "characters")
     return {
         **asdict(total),
         "errors": dict(sorted(total.errors.items())),
         "partitions": len(partitions),
-        "skipped_partitions": len(partitions) - len(todo),
+        "skipped_partitions": outcome.num_skipped,
         "given_up_partitions": given_up,
-        **({f"{name}_per_s": round(getattr(new, name) / seconds, 1) for name in speeds} if todo else {}),
-        **({"peak_worker_gib": round(peak, 2)} if todo else {}),
+        **({f"{name}_per_s": round(getattr(new, name) / seconds, 1) for name in speeds} if is_new else {}),
+        **({"peak_worker_gib": round(outcome.peak_gib, 2)} if is_new else {}),
     }
 
 
-def _counts_of(job: Job, partition: Partition, there: set[Location]) -> Counts | None:
-    file = job.file(partition)
-    return read_counts(file, job.metadata) if file in there else None
+def _earlier(job: Job, partition: Partition) -> Counts | None:
+    counts = read_counts(job.file(partition), job.metadata)
+    if counts is None:  # from here on not everything is there
+        (job.output / "_SUCCESS").remove()
+    return counts
 
 
 def _after_crash(job: Job, attempt: Attempt, why: str, finished: Counts) -> Attempt:
@@ -304,6 +315,7 @@ def _after_crash(job: Job, attempt: Attempt, why: str, finished: Counts) -> Atte
 
 
 def _finish(job: Job, summary: dict[str, Any]) -> dict[str, Any]:
+    _remove_leftovers(job.output)
     file, success = job.output / "_summary.json", job.output / "_SUCCESS"
     if success.exists() and file.exists():  # nothing was left to do: what it took stays on record
         summary = {**file.read_json(), "skipped_partitions": summary["skipped_partitions"]}
@@ -323,8 +335,8 @@ def _finish(job: Job, summary: dict[str, Any]) -> dict[str, Any]:
 # -- on the workers
 
 
-def link_partition(attempt: Attempt, job: Job) -> tuple[Counts, float]:
-    """Task: one file of answers; returns what is in it, and the memory it took."""
+def link_partition(attempt: Attempt, job: Job) -> Counts:
+    """Task: one file of answers; returns what is in it."""
     partition, config = attempt.partition, job.config
     torch.set_num_threads(1)  # a task has one CPU
     schema = schema_of(top=config.top, explain=config.explain, metadata=job.metadata)
@@ -335,7 +347,7 @@ def link_partition(attempt: Attempt, job: Job) -> tuple[Counts, float]:
             _give_up(partition, writer)
         else:
             _link_rows(attempt, job, writer)
-    return writer.counts, peak_memory_gib()
+    return writer.counts
 
 
 def _link_rows(attempt: Attempt, job: Job, writer: AnswerWriter) -> None:

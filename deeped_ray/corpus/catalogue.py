@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deeped_ray.corpus.titles import Names, Resolution
 from deeped_ray.corpus.wikidump import ARTICLES
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.knowledge.strings import read_mapped, write_mapped
+from deeped_ray.knowledge.strings import numbers_of, read_mapped, take_strings, write_mapped
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Mention
 
@@ -55,8 +55,7 @@ class Catalogue:
         columns = read_mapped(part.path / "entities.arrow")
         self._titles = columns["title"]
         self.page_ids, self.num_links, self.num_words, self.is_person, has_page = (
-            columns[name].to_numpy(zero_copy_only=False)
-            for name in ("page_id", "num_links", "num_words", "is_person", "has_page")
+            numbers_of(columns[name]) for name in ("page_id", "num_links", "num_words", "is_person", "has_page")
         )
         self._article_ids = self.page_ids[: np.count_nonzero(has_page)]  # those with a page come first
         self._names = Names(part)
@@ -73,8 +72,7 @@ class Catalogue:
 
     def titles(self, entity_ids: npt.NDArray[np.int64]) -> list[str]:
         """`title` for many at once."""
-        titles: list[str] = self._titles.take(pa.array(entity_ids)).to_pylist()
-        return titles
+        return take_strings(self._titles, entity_ids)
 
     def url(self, title: str) -> str:
         """Where Wikipedia, or the wiki that the dump is of, has the page."""

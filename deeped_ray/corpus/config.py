@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from deeped_ray.corpus.priors import MergeRule
+from deeped_ray.running.config import FLAG
 from deeped_ray.types import DeepEdError
 
 LOT = 250_000
@@ -26,10 +27,12 @@ class CorpusConfig:
     dump: Annotated[
         tuple[str, ...],
         "MediaWiki export XML, plain, .bz2 (multistream or not) or .gz, or WikiExtractor output with links; file, folder or glob, local or s3:// and the like; default: the mini encyclopedia that ships with deeped-ray",
+        FLAG,
     ] = ()
     priors: Annotated[
         tuple[str, ...],
         "a further source of p(e|m): counts:FILE (mention, title, count as TSV or Parquet), deep-ed:FILE, crosswikis:FILE, yago:FILE",
+        FLAG,
     ] = ()
     merge_priors: Annotated[
         MergeRule, "how sources of p(e|m) are merged: paper (average) or deep-ed (counts added, YAGO added on top)"
@@ -37,16 +40,17 @@ class CorpusConfig:
     persons: Annotated[
         str | None,
         "titles of persons, one a line, plain or compressed: besides those that the dump shows to be persons",
+        FLAG,
     ] = None
     min_word_count: Annotated[int, "a word must occur this often in the dump to enter the vocabulary"] = 10
     link_window: Annotated[
         int, "words around a hyperlink that count as co-occurring with its entity, half on each side"
     ] = 20
     min_links_without_page: Annotated[
-        int, "a title without a page is an entity if it is linked this often; 0: never"
+        int, "a title without a page is an entity if it is linked this often; 0: never", FLAG
     ] = 2
     memory_gib: Annotated[
-        float, "memory a worker may take, in GiB: how finely dump and tables are cut follows from it"
+        float, "memory a worker may take, in GiB: how finely dump and tables are cut follows from it", FLAG
     ] = 2.0
     shard_mb: Annotated[float, "megabytes of dump, as on disk, per task; 0: by memory_gib"] = 0.0
     partitions: Annotated[int, "reduce tasks; 0: by memory_gib and the size of the dump"] = 0

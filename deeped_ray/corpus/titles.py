@@ -25,7 +25,8 @@ from deeped_ray.types import DeepEdError, Page
 
 MAX_REDIRECTS = 10
 _NO_PAGE = -1
-_NO_REDIRECT = pa.scalar(0, pa.uint64())
+# pa.scalar would import pandas: see `numbers_of`
+_NO_REDIRECT = pa.Array.from_buffers(pa.uint64(), 1, [None, pa.py_buffer(bytes(8))])[0]
 _SCHEMA = pa.schema(
     [
         ("hash", pa.uint64()),

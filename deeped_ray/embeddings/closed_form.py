@@ -45,10 +45,10 @@ class ClosedFormConfig:
     def __post_init__(self) -> None:
         if min(self.page_share, self.link_share, self.title_share) < 0 or self.page_share + self.link_share <= 0:
             raise DeepEdError(
-                "--page-share, --link-share and --title-share must not be negative, nor the first two both 0."
+                "`page_share`, `link_share` and `title_share` must be at least 0, and one of the first two above 0."
             )
         if not self.ridge > 0:
-            raise DeepEdError(f"--ridge must be positive, found {self.ridge:g}.")
+            raise DeepEdError(f"`ridge` must be positive, not {self.ridge:g}.")
 
 
 class Noise(NamedTuple):

@@ -1,12 +1,13 @@
 """How entity vectors are made, of which entities, and how the work is cut."""
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import torch
 
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
 from deeped_ray.embeddings.reference import ReferenceConfig
+from deeped_ray.running.config import FLAG, JOB_FLAG
 from deeped_ray.types import DeepEdError
 
 
@@ -15,7 +16,7 @@ class EmbeddingConfig:
     """Entity vectors."""
 
     method: Annotated[
-        Literal["closed-form", "reference"], "solve the objective in closed form, or by the paper's sampled steps"
+        Literal["closed-form", "reference"], "solve in closed form, or by the paper's sampled steps", FLAG
     ] = "closed-form"
     alpha: Annotated[float, "exponent of q(w) = p(w)^alpha, the distribution of negative words"] = 0.6
 
@@ -24,9 +25,9 @@ class EmbeddingConfig:
 class SubsetConfig:
     """Which entities to train; the others keep the vectors they have."""
 
-    entities: Annotated[str | None, "train only the entities of this file: one title a line"] = None
+    entities: Annotated[str | None, "train only the entities of this file, one title a line", JOB_FLAG] = None
     only_new: Annotated[
-        bool, "train only entities that have no vector yet, or whose page, links or title have changed since"
+        bool, "train only entities that are new or have changed. The others keep their vectors to the byte.", FLAG
     ] = False
 
 
@@ -38,18 +39,19 @@ class ShardConfig:
     shard_entities: Annotated[int, "entities per Ray task, by the reference"] = 500
     block_entities: Annotated[int, "entities optimised side by side within a task, by the reference"] = 32
     device: Annotated[Literal["auto", "cpu", "cuda"], "where tasks compute; auto: on a GPU if they have one"] = "auto"
-    num_gpus: Annotated[float, "GPUs per task; a fraction lets several tasks share one"] = 0.0
+    num_gpus: Annotated[float, "GPUs per task. A fraction lets several tasks share one.", FLAG] = 0.0
 
     def __post_init__(self) -> None:
         if min(self.shard_words, self.shard_entities, self.block_entities) < 1 or self.num_gpus < 0:
             raise DeepEdError(
-                "--shard-words, --shard-entities and --block-entities must be at least 1, --num-gpus at least 0."
+                "`shard_words`, `shard_entities` and `block_entities` must be at least 1, `num_gpus` at least 0."
             )
         if self.device == "cuda" and not self.num_gpus:
-            raise DeepEdError("--device cuda needs GPUs for its tasks: give --num-gpus, for example 0.5.")
+            raise DeepEdError("`device` cuda needs GPUs for its tasks: give --num-gpus, for example 0.5.")
 
 
-class Methods(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Methods:
     """Everything a vector depends on, beside the entity's own words."""
 
     embedding: EmbeddingConfig = EmbeddingConfig()
@@ -72,6 +74,6 @@ class Methods(NamedTuple):
 def device_of(sharding: ShardConfig) -> str:
     if sharding.device == "cuda" and not torch.cuda.is_available():
         raise DeepEdError(
-            "--device cuda: no GPU is visible to this task. Check the node's drivers, or use --device auto."
+            "`device` is cuda, but this task sees no GPU. Check the node's drivers, or set vectors.device=auto."
         )
     return "cuda" if sharding.device != "cpu" and torch.cuda.is_available() else "cpu"

@@ -28,6 +28,7 @@ from deeped_ray.embeddings.name_search import write_name_search
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.knowledge.strings import read_strings
+from deeped_ray.running.config import JOB_FLAG
 from deeped_ray.types import DeepEdError
 
 Kind = Literal["exact", "ivf-sq", "ivf-pq"]
@@ -50,6 +51,7 @@ class IndexConfig:
         Literal["auto", "exact", "ivf-sq", "ivf-pq"],
         "exact: every vector; ivf-sq: inverted lists of a byte a number, memory-mapped; ivf-pq: of four bits for two"
         " numbers, read into memory; auto: exact or ivf-pq, by size",
+        JOB_FLAG,
     ] = "auto"
     exact_up_to: Annotated[int, "auto: number of vectors up to which the index is exact"] = 100_000
     lists: Annotated[
@@ -60,9 +62,9 @@ class IndexConfig:
 
     def __post_init__(self) -> None:
         if self.exact_up_to < 0 or (self.lists is not None and self.lists < 1):
-            raise DeepEdError("--exact-up-to must not be negative, and --lists must be at least 1.")
+            raise DeepEdError("`exact_up_to` must be at least 0 and `lists` at least 1.")
         if not 0 < self.probe_share <= 1:
-            raise DeepEdError(f"--probe-share {self.probe_share} must be above 0 and at most 1.")
+            raise DeepEdError(f"`probe_share` must be above 0 and at most 1, not {self.probe_share}.")
 
 
 class Choice(NamedTuple):
@@ -79,7 +81,7 @@ def choose(num_vectors: int, config: IndexConfig) -> Choice:
         is_small = num_vectors <= max(config.exact_up_to, MIN_APPROXIMATE)
         kind: Kind = "exact" if is_small else "ivf-pq"
         relation = "at most" if is_small else "more than"
-        reason = f"{num_vectors:,} vectors are {relation} --exact-up-to {config.exact_up_to:,}"
+        reason = f"{num_vectors:,} vectors are {relation} exact_up_to, {config.exact_up_to:,}"
     else:
         kind, reason = config.index_kind, "asked for by --index-kind"
     if kind == "exact":

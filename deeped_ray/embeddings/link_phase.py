@@ -16,8 +16,7 @@ from deeped_ray.embeddings.validation import Validation
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hashes_of
-from deeped_ray.running.progress import Progress
-from deeped_ray.running.tasks import spread
+from deeped_ray.running import tasks
 from deeped_ray.types import DeepEdError
 
 logger = logging.getLogger(__name__)
@@ -33,25 +32,19 @@ def choose_link_steps(
 ) -> Methods:
     """The link phase lasts until validation stops improving: try some lengths on the entities that validation is about."""
     if validation is None:
-        raise DeepEdError("--link-steps -1 needs validation data, and the corpus has none. Give --link-steps.")
+        raise DeepEdError("`link_steps` -1 needs validation data, and the corpus has none. Set vectors.link_steps.")
     pieces = np.array_split(validation.entities, max(1, len(validation.entities) // sharding.block_entities))
-    progress = Progress("validate", "entities", len(validation.entities))
-    found: dict[int, Floats] = {}
-    for (number, piece), vectors in spread(
-        _embed_stages, list(enumerate(pieces)), corpus, words, methods, sharding, num_gpus=sharding.num_gpus
-    ):
-        found[number] = vectors
-        progress.advance(len(piece))
-    stages = np.concatenate([found[number] for number in range(len(pieces))], axis=1)  # [LINK_STEPS, entities, d]
+    shared, num_gpus = (corpus, words, methods, sharding), sharding.num_gpus
+    found = tasks.run("validate", _embed_stages, pieces, *shared, unit="entities", size=len, num_gpus=num_gpus).results
+    stages = np.concatenate(found, axis=1)  # [LINK_STEPS, entities, d]
     scores = {steps: validation.score(vectors) for steps, vectors in zip(LINK_STEPS, stages, strict=True)}
     best = max(scores, key=lambda steps: scores[steps])
-    logger.info("%s by link steps %s: %d it is", validation.name, scores, best)
-    return methods._replace(reference=replace(methods.reference, link_steps=best))
+    logger.info("validation by %s: link steps %s, best %d", validation.name, scores, best)
+    return replace(methods, reference=replace(methods.reference, link_steps=best))
 
 
-def _embed_stages(item: tuple[int, Ids], corpus: Part, words: Part, methods: Methods, sharding: ShardConfig) -> Floats:
+def _embed_stages(entities: Ids, corpus: Part, words: Part, methods: Methods, sharding: ShardConfig) -> Floats:
     """Task: the vectors of some entities after every length of the link phase."""
-    _, entities = item
     known, catalogue = Words(words), Catalogue(corpus)
     seeds = [int(title) for title in hashes_of([catalogue.title(int(entity)) for entity in entities])]
     problems = reference.problems_of(EvidenceReader(corpus, known).read(entities), seeds, methods.reference)

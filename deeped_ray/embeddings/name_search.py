@@ -27,7 +27,7 @@ import pyarrow as pa
 from jaxtyping import Float
 
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.knowledge.strings import hash64, read_strings
+from deeped_ray.knowledge.strings import hash64, read_strings, take_strings
 from deeped_ray.text import STOP_WORDS, bare_title, is_content_word, spelled_words, words_of
 
 MIN_TYPO_LENGTH = 6
@@ -257,7 +257,7 @@ class NameSearch:
         ours = surface_of(surface)
         rows = self._candidates(ours)
         best: dict[int, float] = {}
-        names = self._names.take(pa.array(rows)).to_pylist()
+        names = take_strings(self._names, rows)
         for entity, name in zip(self._entities[rows].tolist(), names, strict=True):
             alike = _resemblance(ours, form_of(name, with_initials=bool(ours.acronym)))
             if alike > best.get(entity, 0.0):

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.config import JOB_FLAG
 from deeped_ray.types import DeepEdError
 
 _AT = 10
@@ -21,13 +22,13 @@ _TIE = 1e-5  # cosines of equal vectors, summed in another order
 class RecallConfig:
     """How good the index is."""
 
-    recall: Annotated[bool, "report recall@10 against exact search, and queries/s of both"] = False
+    recall: Annotated[bool, "measure recall@10 against exact search, and queries/s of both", JOB_FLAG] = False
     recall_queries: Annotated[int, "entities, drawn at random, whose neighbours are looked for"] = 500
     recall_seed: Annotated[int, "seed of that draw"] = 0
 
     def __post_init__(self) -> None:
         if self.recall_queries < 1:
-            raise DeepEdError("--recall-queries must be at least 1.")
+            raise DeepEdError("`recall_queries` must be at least 1.")
 
 
 def index_recall(kb: KnowledgeBase, config: RecallConfig) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from deeped_ray.types import DeepEdError
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceConfig:
-    """The paper's own optimisation (--method reference), with its values."""
+    """The paper's own optimisation (`method: reference`), with its values."""
 
     gamma: Annotated[float, "margin between an entity's words and random words"] = 0.1
     num_positives: Annotated[int, "positive words per step"] = 20
@@ -29,7 +29,7 @@ class ReferenceConfig:
     page_steps: Annotated[int, "steps on the words of the entity's own page"] = 400
     link_steps: Annotated[
         int,
-        "steps on the words around links to it, after those on its page; -1: as many as validation wants, see --validation",
+        "steps on the words around links to it, after those on its page; -1: as many as validation wants, see `validation`",
     ] = -1
     initialization: Annotated[
         Literal["title", "random"], "start from the mean of the title's word vectors, or from a normal distribution"
@@ -39,10 +39,10 @@ class ReferenceConfig:
     def __post_init__(self) -> None:
         if min(self.num_positives, self.num_negatives) < 1 or self.page_steps < 0 or self.link_steps < -1:
             raise DeepEdError(
-                "Positives and negatives must be at least 1, steps at least 0 (--link-steps at least -1)."
+                "Positives and negatives must be at least 1, steps at least 0 (`link_steps` at least -1)."
             )
         if self.learning_rate <= 0 or self.gamma <= 0:
-            raise DeepEdError("--learning-rate and --gamma must be positive.")
+            raise DeepEdError("`learning_rate` and `gamma` must be positive.")
 
 
 class Adagrad:

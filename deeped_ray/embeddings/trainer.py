@@ -44,9 +44,8 @@ from deeped_ray.embeddings.words import Words, unit_rows
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hashes_of
-from deeped_ray.running.progress import Progress
+from deeped_ray.running import tasks
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
-from deeped_ray.running.tasks import peak_memory_gib, spread
 from deeped_ray.storage.arrays import save_array
 from deeped_ray.storage.compressed import read_lines
 from deeped_ray.storage.location import Location
@@ -248,28 +247,37 @@ def _ranges(shared: Shared) -> list[tuple[int, int]]:
     return list(zip(starts.tolist(), [*starts[1:].tolist(), len(reader)], strict=True))
 
 
+class _Shard(NamedTuple):
+    file: Location
+    start: int
+    end: int
+
+    @property
+    def num_entities(self) -> int:
+        return self.end - self.start
+
+
 def _train_shards(shared: Shared, run: Location) -> tuple[list[Location], float]:
-    """The shards' files, and the most memory that a worker took, in GiB."""
-    shards = {run / f"entities-{start:09d}-{end:09d}.npz": (start, end) for start, end in _ranges(shared)}
-    progress = Progress("embed", "entities", sum(end - start for start, end in shards.values()))
-    todo, there = [], set(run.glob("entities-*.npz"))
-    for file, (start, end) in shards.items():
-        if file in there and _is_finished(file):
-            progress.skip(end - start)
-        else:
-            todo.append((file, start, end))
-    peak = 0.0
-    for (_, start, end), memory in spread(_embed_shard, todo, shared, num_gpus=shared.sharding.num_gpus):
-        peak = max(peak, memory)
-        progress.advance(end - start, note=f"workers up to {peak:.2f} GiB")
-    return list(shards), peak
+    """The shards' files, and the most memory that a worker held, in GiB."""
+    names = [(f"entities-{start:09d}-{end:09d}.npz", start, end) for start, end in _ranges(shared)]
+    shards = [_Shard(run / name, start, end) for name, start, end in names]
+    outcome = tasks.run(
+        "embed",
+        _embed_shard,
+        shards,
+        shared,
+        earlier=lambda shard: _is_finished(shard.file) or None,
+        unit="entities",
+        size=lambda shard: shard.num_entities,
+        num_gpus=shared.sharding.num_gpus,
+    )
+    return [shard.file for shard in shards], outcome.peak_gib
 
 
-def _embed_shard(shard: tuple[Location, int, int], shared: Shared) -> float:
+def _embed_shard(shard: _Shard, shared: Shared) -> bool:
     """Task: the vectors of a run of entities, in one file."""
-    file, start, end = shard
-    _write_shard(file, embed_range(np.arange(start, end), shared))
-    return peak_memory_gib()
+    _write_shard(shard.file, embed_range(np.arange(shard.start, shard.end), shared))
+    return True
 
 
 def embed_range(entities: Ids, shared: Shared) -> ShardResult:

@@ -7,6 +7,7 @@ stored string, so that two strings with the same hash cannot be mistaken for eac
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +56,14 @@ def read_strings(folder: Path, name: str) -> pa.Array:
     return read_mapped(folder / f"{name}.arrow")["string"]
 
 
+def take_strings(strings: pa.Array, rows: npt.NDArray[np.int64]) -> list[str]:
+    """The strings of some rows."""
+    # pa.array would import pandas: see `numbers_of`
+    buffer = pa.py_buffer(np.ascontiguousarray(rows, np.int64))
+    taken: list[str] = strings.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, buffer])).to_pylist()
+    return taken
+
+
 def write_mapped(path: Path, table: pa.Table) -> None:
     """A table that readers map into memory: Arrow's own layout, not compressed, each column in one piece."""
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
@@ -69,6 +78,14 @@ def read_mapped(path: Path) -> dict[str, pa.Array]:
         name: column.chunk(0) if column.num_chunks else pa.array([], column.type)
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
+
+
+def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
+    """A column as an array, without a copy unless it holds truth values, which Arrow packs into bits."""
+    # to_numpy, pa.array and pa.scalar import pandas, which takes as long as all else that a look-up imports
+    is_bits = pa.types.is_boolean(column.type)
+    numbers = np.from_dlpack(column.cast(pa.uint8()) if is_bits else column)
+    return numbers.view(np.bool_) if is_bits else numbers
 
 
 class StringIndex:
@@ -88,8 +105,7 @@ class StringIndex:
 
     def take(self, rows: npt.NDArray[np.int64]) -> list[str]:
         """The strings of many rows at once."""
-        strings: list[str] = self._strings.take(pa.array(rows)).to_pylist()
-        return strings
+        return take_strings(self._strings, rows)
 
     def find(self, string: str) -> int | None:
         key = np.uint64(hash64(string))

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
+from deeped_ray.running.config import FLAG
 from deeped_ray.types import DeepEdError
 
 GIB, GB = 2**30, 1e9
@@ -12,20 +13,24 @@ GIB, GB = 2**30, 1e9
 class Workload:
     """How much there is to do."""
 
-    preset: Annotated[Literal["enwiki"] | None, "sizes of the English Wikipedia, where no others are given"] = None
-    pages: Annotated[int, "articles of the dump; 0: as by --preset"] = 0
+    preset: Annotated[Literal["enwiki"] | None, "sizes of the English Wikipedia, where no others are given", FLAG] = (
+        None
+    )
+    pages: Annotated[int, "articles of the dump; 0: as by --preset", FLAG] = 0
     redirects: Annotated[int, "redirects of the dump; default: 1.6 a page"] = 0
     words_per_page: Annotated[float, "words of text per article"] = 650.0
-    dump_gb: Annotated[float, "the dump as it lies on disk, bzip2; default: 4.9 bytes a word, with its markup"] = 0.0
+    dump_gb: Annotated[
+        float, "the dump as it lies on disk, bzip2; default: 4.9 bytes a word, with its markup", FLAG
+    ] = 0.0
     targets: Annotated[int, "distinct titles and link targets; default: titles, redirects, and one more a page"] = 0
     entities: Annotated[int, "entities; default: 1.2 a page, since titles that are linked twice count too"] = 0
     dimension: Annotated[int, "d, the width of word and entity vectors"] = 300
     file_words: Annotated[int, "words in the file of word vectors; GoogleNews has 3 million"] = 3_000_000
     training_mentions: Annotated[int, "annotated mentions to train on; AIDA train has 18,448"] = 18_448
     seeds: Annotated[int, "how often the models are fitted"] = 1
-    documents: Annotated[int, "documents to link once the knowledge base is there"] = 0
+    documents: Annotated[int, "documents to link once the knowledge base is there", FLAG] = 0
     mentions_per_document: Annotated[float, "mentions of a document"] = 19.0
-    documents_per_s: Annotated[float, "documents a second that the endpoint is to answer"] = 100.0
+    documents_per_s: Annotated[float, "documents a second that the endpoint is to answer", FLAG] = 100.0
 
     def __post_init__(self) -> None:
         if not self.num_pages:
@@ -69,9 +74,9 @@ class Workload:
 class Cluster:
     """On what it is to run."""
 
-    nodes: Annotated[int, "nodes, the head included"] = 1
-    cores_per_node: Annotated[int, "cores of a node"] = 16
-    memory_per_node_gb: Annotated[float, "memory of a node, in GiB"] = 64.0
+    nodes: Annotated[int, "nodes, the head included", FLAG] = 1
+    cores_per_node: Annotated[int, "cores of a node", FLAG] = 16
+    memory_per_node_gb: Annotated[float, "memory of a node, in GiB", FLAG] = 64.0
     gpus: Annotated[int, "GPUs of all nodes; what they would save was never measured"] = 0
     memory_gb: Annotated[float, "--memory-gb of ingest: what a worker may take, in GiB"] = 2.0
     speed: Annotated[float, "speed of a core, as a multiple of the machine's that was measured"] = 1.0

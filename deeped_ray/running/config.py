@@ -1,162 +1,224 @@
-"""Command-line options from a stage's config dataclass: one definition for code, `--help` and manifest.
+"""A run is a file: settings typed by dataclasses, from YAML, flags and --set; unknown keys are refused.
 
-A field `name: Annotated[int, "help text"] = 5` becomes `--name N`; tuples are repeatable options, booleans get `--no-`.
+A setting is a field of a dataclass, `rounds: Annotated[int, "rounds of messages"] = 5`. With FLAG beside its help text
+it has a flag, for which --help shows the first sentence of that text; all others are keys only. A stage's settings form one section of the file. They may be spread
+over several dataclasses: a field whose type is a dataclass is a group, and the keys of a group belong to the section.
+
+    linker:              --set linker.rounds=10
+      rounds: 10
 """
 
 import argparse
 import dataclasses
-import json
-import logging
-import sys
-import time
-import traceback
+import difflib
 import types
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from deeped_ray.running import logs
-from deeped_ray.types import DeepEdError, redacted
+import yaml
 
-logger = logging.getLogger(__name__)
+from deeped_ray.storage.location import Address, Location
+from deeped_ray.types import DeepEdError
+
 Config = TypeVar("Config")
-BUG, USER_ERROR = 1, 2
-_AS_THEY_ARE: Mapping[str, str] = types.MappingProxyType({})
+Values = Mapping[str, Any]
+FLAG, JOB_FLAG = "flag", "flag of its own job"
+"""A setting with a flag: everywhere, or in its own job but not in the pipeline."""
+REFERENCE = "docs/configuration.md lists all settings."
+_EXPECTED = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
-class OneLineParser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and where help is."""
+class Setting(NamedTuple):
+    kind: Any
+    """Its type without None."""
+    is_optional: bool
+    help: str
+    default: Any
+    flag: str | None
+    """FLAG, JOB_FLAG or None."""
 
-    def error(self, message: str) -> NoReturn:
-        self.exit(USER_ERROR, f"error: {redacted(message)}. See {self.prog} --help.\n")
+
+def settings_of(config: type[Any]) -> dict[str, Setting]:
+    """The keys of a section, those of groups included."""
+    found: dict[str, Setting] = {}
+    hints = get_type_hints(config, include_extras=True)
+    for field in dataclasses.fields(config):
+        hint = hints[field.name]
+        more = settings_of(hint) if _is_group(hint) else {field.name: _setting(hint, field.default)}
+        assert not found.keys() & more.keys(), f"{config.__name__} has a key twice: {found.keys() & more.keys()}"
+        found |= more
+    return found
 
 
-def add_options(
-    parser: argparse.ArgumentParser, config_class: type[Any], *, renamed: Mapping[str, str] = _AS_THEY_ARE
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+
+
+def _setting(hint: Any, default: Any) -> Setting:
+    kind, help_text, *marks = get_args(hint)
+    options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    plain = next(option for option in options if option is not type(None))
+    return Setting(plain, type(None) in options, help_text, default, marks[0] if marks else None)
+
+
+# -- flags
+
+
+def flags_of(config: type[Any], *, is_pipeline: bool = False) -> dict[str, Setting]:
+    wanted = (FLAG,) if is_pipeline else (FLAG, JOB_FLAG)
+    return {name: each for name, each in settings_of(config).items() if each.flag in wanted}
+
+
+def add_flags(
+    parser: argparse.ArgumentParser, config: type[Any], *, is_pipeline: bool = False, without: Iterable[str] = ()
 ) -> None:
-    """Add one option per field of the dataclass, in a group named by its docstring; `renamed` are fields under other names."""
-    group = parser.add_argument_group(
-        (config_class.__doc__ or config_class.__name__).strip().splitlines()[0].rstrip(".")
-    )
-    hints = get_type_hints(config_class, include_extras=True)
-    for field in dataclasses.fields(config_class):
-        kind, help_text = get_args(hints[field.name])
-        kind = _without_none(kind)
-        name = renamed.get(field.name, field.name)
+    """The flags of a section, under its docstring; those that are not given leave no trace in the parsed arguments."""
+    group = parser.add_argument_group((config.__doc__ or "").strip().splitlines()[0].rstrip("."))
+    for name, setting in flags_of(config, is_pipeline=is_pipeline).items():
+        if name in without:
+            continue
         flag = "--" + name.replace("_", "-")
-        default = field.default
-        settings: dict[str, Any] = {"dest": name, "default": default, "help": help_text.replace("%", "%%")}
-        if default not in (None, ()):
-            settings["help"] += f" (default: {default})"
-        if kind is bool:
-            group.add_argument(flag, action=argparse.BooleanOptionalAction, **settings)
-        elif get_origin(kind) is tuple:
-            group.add_argument(flag, action="append", metavar=name.upper(), **{**settings, "default": None})
-        elif get_origin(kind) is Literal:
-            group.add_argument(flag, choices=get_args(kind), **settings)
+        default = "" if setting.default in (None, (), False) else f" (default: {setting.default})"
+        text = setting.help.partition(". ")[0].rstrip(".") + default
+        options: dict[str, Any] = {"help": text.replace("%", "%%"), "default": argparse.SUPPRESS}
+        if setting.kind is bool:
+            group.add_argument(flag, action="store_true", **options)
+        elif get_origin(setting.kind) is tuple:
+            group.add_argument(flag, action="append", metavar=_metavar(name), **options)
+        elif get_origin(setting.kind) is Literal:
+            group.add_argument(flag, choices=get_args(setting.kind), **options)
         else:
-            group.add_argument(flag, type=kind, metavar={int: "N", float: "X"}.get(kind, name.upper()), **settings)
+            group.add_argument(flag, type=setting.kind, metavar=_metavar(name), **options)
 
 
-def config_from(
-    args: argparse.Namespace, config_class: type[Config], *, renamed: Mapping[str, str] = _AS_THEY_ARE
-) -> Config:
-    """The config that the parsed options describe; a value the dataclass refuses is a user's error."""
-    fields = dataclasses.fields(config_class)  # type: ignore[arg-type]
-    values = {field.name: getattr(args, renamed.get(field.name, field.name)) for field in fields}
-    for field in fields:
-        if isinstance(field.default, tuple):
-            values[field.name] = tuple(values[field.name] or field.default)
-    return config_class(**values)
+def _metavar(name: str) -> str:
+    return name.rpartition("_")[2].upper()
 
 
-def _without_none(kind: Any) -> Any:
-    if get_origin(kind) in (Union, types.UnionType):
-        return next(option for option in get_args(kind) if option is not type(None))
-    return kind
-
-
-class _JobParser(OneLineParser):
-    """Ends a wrong command line with a result line too."""
-
-    def __init__(self, stage: str, doc: str) -> None:
-        super().__init__(prog=f"jobs/{stage}.py", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-        self._stage = stage
-
-    def error(self, message: str) -> NoReturn:
-        try:
-            super().error(message)
-        finally:
-            _print_result(self._stage, {"error": f"{message}. See {self.prog} --help."})
-
-
-def run_job(
-    stage: str,
-    doc: str,
-    configs: Sequence[type[Any]],
-    run: Callable[..., dict[str, Any]],
-) -> None:
-    """A job's `main`: parse options, call `run(args, *configs)`, print one result line as JSON.
-
-    Exits with 2 and one line on stderr for a user's error, with 1 and a traceback for anything else, which is a bug; the
-    last line of stdout is JSON then too, with a key `error`.
-    """
-    parser = job_parser(stage, doc)
-    for config_class in configs:
-        add_options(parser, config_class)
-    args = parser.parse_args()
-    run_to_result(stage, args, lambda: run(args, *(config_from(args, config_class) for config_class in configs)))
-
-
-def job_parser(stage: str, doc: str) -> argparse.ArgumentParser:
-    """With the option that all jobs have."""
-    parser = _JobParser(stage, doc)
+def add_set(parser: argparse.ArgumentParser, example: str) -> None:
     parser.add_argument(
-        "--kb",
-        required=True,
-        help="knowledge-base folder; an absolute path, on storage all nodes share, under `ray job submit`",
+        "--set", action="append", default=[], metavar="KEY=VALUE", help=f"any other setting, repeatable: {example}"
     )
-    parser.add_argument(
-        "--log-format",
-        choices=logs.FORMATS,
-        help="one line of text, or one JSON object, an event (default: what DEEPED_LOG says, or text)",
-    )
-    return parser
 
 
-def run_to_result(stage: str, args: argparse.Namespace, run: Callable[[], dict[str, Any]]) -> None:
-    """Call `run`, print what it returns or raises as the last line, and exit accordingly."""
-    start = time.monotonic()
-    code = 0
+def flags_given(args: argparse.Namespace, config: type[Any]) -> dict[str, Any]:
+    return {name: value for name, value in vars(args).items() if name in settings_of(config)}
+
+
+# -- files
+
+
+def read_config(file: Address) -> dict[str, Any]:
+    """A YAML file as written by hand or by --print-config, or the manifest of a knowledge base."""
     try:
-        run_name = getattr(args, "run_name", None) or stage
-        logs.start(logs.Labels(run=run_name, stage=stage, format=logs.format_of(args.log_format)))
-        result = run()
+        content = yaml.safe_load(Location(file).read_bytes())
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DeepEdError(f"Cannot read the config file {file}: {' '.join(str(error).split())}.") from error
+    if not isinstance(content, dict):
+        raise DeepEdError(f"{file} is not a config file: expected sections with settings. {REFERENCE}")
+    if "parts" not in content:
+        return content
+    records = sorted(content["parts"].values(), key=lambda record: str(record.get("created")))
+    return {section: values for record in records for section, values in record.get("settings", {}).items()}
+
+
+def parse_sets(given: Sequence[str]) -> dict[str, Any]:
+    """`["linker.rounds=10"]` as {"linker": {"rounds": 10}}."""
+    found: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise DeepEdError(f"--set {text} has no value. Write --set KEY=VALUE, as in --set linker.rounds=10.")
+        section, dot, name = key.strip().partition(".")
+        parsed = yaml.safe_load(value)
+        if dot:
+            found.setdefault(section, {})[name] = parsed
+        else:
+            found[section] = parsed
+    return found
+
+
+def merge(*layers: Values) -> dict[str, Any]:
+    """Later ones win, key by key."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            is_section = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+            merged[key] = {**merged[key], **value} if is_section else value
+    return merged
+
+
+# -- values into dataclasses
+
+
+def check_keys(values: Values, sections: Mapping[str, type[Any]], *, top: Iterable[str] = ()) -> None:
+    """Refuse what nobody would read, and name what was probably meant."""
+    keys = {section: settings_of(config) for section, config in sections.items()}
+    known = [*top, *sections, *(f"{section}.{name}" for section in keys for name in keys[section])]
+    for section, content in values.items():
+        if section in sections and not isinstance(content, Mapping):
+            raise DeepEdError(
+                f"{section} is {content!r}: expected settings, as in {section}.{next(iter(keys[section]))}."
+            )
+        given = [f"{section}.{name}" for name in content] if isinstance(content, Mapping) else [section]
+        for key in given:
+            if key not in known:
+                raise DeepEdError(f"There is no setting {key}.{_hint(key, known)} {REFERENCE}")
+
+
+def _hint(key: str, known: Sequence[str]) -> str:
+    name = key.rpartition(".")[2]
+    elsewhere = [other for other in known if other.rpartition(".")[2] == name]
+    near = elsewhere or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+def make(config: type[Config], values: Values, *, section: str = "") -> Config:
+    """The dataclass with these values, checked against its types; what it refuses is named with its section."""
+    prefix = f"{section}." if section else ""
+    hints = get_type_hints(config, include_extras=True)
+    arguments: dict[str, Any] = {}
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        hint = hints[field.name]
+        if _is_group(hint):
+            arguments[field.name] = make(hint, values, section=section)
+        elif field.name in values:
+            arguments[field.name] = _checked(_setting(hint, None), values[field.name], prefix + field.name)
+    try:
+        return config(**arguments)
     except DeepEdError as error:
-        if logs.is_json():
-            logger.error("%s", error, extra={"fields": {"exception": type(error).__name__}})
+        raise DeepEdError(
+            f"{section}: {error}" if section and not str(error).startswith(section) else str(error)
+        ) from None
+
+
+def _checked(setting: Setting, value: Any, key: str) -> Any:
+    kind = setting.kind
+    if value is None and setting.is_optional:
+        return None
+    if get_origin(kind) is tuple:
+        items = [value] if isinstance(value, str) else value
+        if isinstance(items, list | tuple) and all(isinstance(item, str) for item in items):
+            return tuple(items)
+        raise DeepEdError(f"{key} is {value!r}: expected a list of texts.")
+    if get_origin(kind) is Literal:
+        if value in get_args(kind):
+            return value
+        raise DeepEdError(f"{key} is {value!r}: expected {', '.join(map(str, get_args(kind)))}.")
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise DeepEdError(f"{key} is {value!r}: expected {_EXPECTED[kind]}.")
+    return value
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """A section as a file has it: groups flattened, tuples as lists."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            values |= plain(value)
         else:
-            print(f"error: {error}", file=sys.stderr)
-        code, result = USER_ERROR, {"error": str(error)}
-    except Exception as error:
-        if logs.is_json():
-            logger.critical("the job failed", exc_info=True)
-        else:
-            traceback.print_exc()
-        # of a task's exception, which has the worker's traceback in its message, the last line
-        code, result = BUG, {"error": traceback.format_exception_only(error)[-1].strip().splitlines()[-1]}
-    seconds = round(time.monotonic() - start, 1)
-    _leave_ray()
-    _print_result(stage, {**result, "seconds": seconds})
-    if code:
-        sys.exit(code)
-
-
-def _leave_ray() -> None:
-    """Else what Ray still has to tell, of nodes that died for instance, would come after the result."""
-    if ray := sys.modules.get("ray"):  # a job that spreads no work has not loaded it
-        ray.shutdown()
-
-
-def _print_result(stage: str, result: dict[str, Any]) -> None:
-    sys.stderr.flush()  # in a job's log both streams come together, and this is the last line
-    print(redacted(json.dumps({"stage": stage, **result})), flush=True)
+            values[field.name] = list(value) if isinstance(value, tuple) else value
+    return values

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.config import FLAG
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 
@@ -17,10 +18,13 @@ class ResumeConfig:
 
     storage_path: Annotated[
         str | None,
-        "folder for unfinished work, shared by all nodes: a path, s3://, gs:// or hdfs://; default: runs/ in the knowledge base",
+        "folder for unfinished work; default: runs/ in the knowledge base. All nodes must reach it.",
+        FLAG,
     ] = None
     run_name: Annotated[
-        str | None, "folder of this run within it; default: none, the stage's own folder tells runs apart"
+        str | None,
+        "folder of this run in there. The same pair of folder and name takes up unfinished work; without a name, stages tell runs apart by themselves.",
+        FLAG,
     ] = None
 
     def __post_init__(self) -> None:

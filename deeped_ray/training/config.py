@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from deeped_ray.linking.model import ModelKind
+from deeped_ray.running.config import FLAG
 from deeped_ray.types import DeepEdError
 
 
@@ -14,11 +15,16 @@ class TrainingConfig:
     train: Annotated[
         tuple[str, ...],
         "training documents, as aida:FILE, wned:FOLDER or jsonl:FILE; default with the mini encyclopedia: its own",
+        FLAG,
     ] = ()
-    dev: Annotated[tuple[str, ...], "validation documents, likewise; default with the mini encyclopedia: its own"] = ()
-    train_candidates: Annotated[tuple[str, ...], "external candidate lists of the training documents: ppr:FILE"] = ()
-    dev_candidates: Annotated[tuple[str, ...], "external candidate lists of the validation documents"] = ()
-    model: Annotated[Literal["both", "local", "global"], "which models to fit"] = "both"
+    dev: Annotated[
+        tuple[str, ...], "validation documents, likewise; default with the mini encyclopedia: its own", FLAG
+    ] = ()
+    train_candidates: Annotated[
+        tuple[str, ...], "external candidate lists of the training documents: ppr:FILE", FLAG
+    ] = ()
+    dev_candidates: Annotated[tuple[str, ...], "external candidate lists of the validation documents", FLAG] = ()
+    model: Annotated[Literal["both", "local", "global"], "which models to fit", FLAG] = "both"
     loss: Annotated[Literal["cross-entropy", "margin"], "cross-entropy, or the paper's ranking loss"] = "cross-entropy"
     margin: Annotated[float, "gamma of the ranking loss"] = 0.01
     schedule: Annotated[
@@ -38,7 +44,7 @@ class TrainingConfig:
     documents_per_step: Annotated[int, "documents in one optimiser step; the paper's: 1"] = 8
     insert_gold: Annotated[bool, "offer the right entity where pruning lost it, in training only (deep-ed)"] = False
     seed: Annotated[int, "seeds initial weights and the order of documents"] = 0
-    seeds: Annotated[int, "fit this many times, from --seed on, and report mean and 95% interval"] = 1
+    seeds: Annotated[int, "fit this many times, from --seed on, and report mean and 95% interval", FLAG] = 1
 
     def __post_init__(self) -> None:
         if min(self.epochs, self.validate_every, self.patience, self.documents_per_step, self.seeds) < 1:

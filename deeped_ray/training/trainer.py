@@ -35,9 +35,9 @@ from deeped_ray.linking.mention_counts import MentionCounts
 from deeped_ray.linking.model import ModelConfig
 from deeped_ray.mini import MINI_DUMP
 from deeped_ray.running import logs
+from deeped_ray.running.cluster import ensure_ray, observed
 from deeped_ray.running.metrics import record
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
-from deeped_ray.running.cluster import ensure_ray, observed
 from deeped_ray.storage.location import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.fitting import FitName, Run, encode, fit_model, num_annotated

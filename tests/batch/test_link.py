@@ -26,6 +26,7 @@ from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker
+from deeped_ray.running import tasks
 from deeped_ray.running.local_ray import descendants
 from deeped_ray.storage.lease import BusyError, sole_writer
 from deeped_ray.storage.location import Location
@@ -130,10 +131,10 @@ def test_a_run_takes_up_what_is_missing_or_damaged_to_the_same_bytes(linked: Pat
 def test_one_process_makes_the_same_bytes(
     linked: Path, mini_kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def one_by_one(function: Any, items: Any, *shared: Any, **_: Any) -> Iterator[tuple[Any, Any]]:
-        return ((item, function(item, *shared)) for item in items)
+    def one_by_one(function: Any, todo: Any, shared: Any, *_: Any) -> Iterator[tuple[Any, Any]]:
+        return ((task, tasks._Done(function(task.item, *shared), 0.0, 0.0, False)) for task in todo)
 
-    monkeypatch.setattr(corpus_linking, "spread", one_by_one)
+    monkeypatch.setattr(tasks, "_spread", one_by_one)
     threads = torch.get_num_threads()
     link(mini_kb, tmp_path / "out", linked / "a.jsonl", linked / "b.jsonl.gz", linked / "c.parquet", **ALL)
     torch.set_num_threads(threads)
@@ -223,7 +224,7 @@ def test_a_document_at_which_linking_raises_is_reported_and_the_others_are_linke
     config = CorpusLinkingConfig(input=(str(path),), output=str(tmp_path), model="prior")
     job = Job(mini_kb.location, (), config, DetectionConfig(), Location(tmp_path), {})
     threads = torch.get_num_threads()
-    counts, _ = link_partition(Attempt(Partition(0, Location(path), "lines", 0, 3, 0, path.stat().st_size)), job)
+    counts = link_partition(Attempt(Partition(0, Location(path), "lines", 0, 3, 0, path.stat().st_size)), job)
     torch.set_num_threads(threads)
     assert counts.errors == {"not_linked": 1}
     rows = answers(tmp_path)
@@ -248,7 +249,7 @@ def test_workers_that_die_before_the_first_document_end_the_job(tmp_path: Path) 
     for _ in range(2):
         attempt = corpus_linking._after_crash(job, attempt, "killed.", Counts(documents=1))
     assert attempt.is_given_up
-    counts, _ = link_partition(attempt, job)
+    counts = link_partition(attempt, job)
     assert counts.errors == {"crashed": 5}
     assert [row["row"] for row in answers(tmp_path)] == [0, 1, 2, 3, 4]
 

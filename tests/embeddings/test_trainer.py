@@ -22,13 +22,15 @@ from deeped_ray.embeddings.unseen import embed_text
 from deeped_ray.embeddings.validation import HeldOutLinks
 from deeped_ray.embeddings.words import Words, WordVectorConfig, build_words
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running import tasks
 from deeped_ray.running.resume import ResumeConfig
-from deeped_ray.running.tasks import spread
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
 
-REFERENCE = Methods(EmbeddingConfig(method="reference"), reference=ReferenceConfig(page_steps=20, link_steps=5))
+REFERENCE = Methods(
+    embedding=EmbeddingConfig(method="reference"), reference=ReferenceConfig(page_steps=20, link_steps=5)
+)
 NEW = SubsetConfig(only_new=True)
 
 
@@ -118,13 +120,14 @@ def test_a_run_takes_up_finished_shards_and_redoes_damaged_ones(
     seen: list[int] = []
     redone: list[Path] = []
 
-    def recording_spread(function: Any, items: Any, *shared: Any, **options: Any) -> Iterator[Any]:
-        redone.extend(file.local() for file, *_ in items)
+    def recording(function: Any, todo: Any, *options: Any) -> Iterator[Any]:
+        redone.extend(task.item.file.local() for task in todo)
         seen.append(contrasts.stat().st_mtime_ns)
-        return spread(function, items, *shared, **options)
+        return spread(function, todo, *options)
 
+    spread = tasks._spread
     with monkeypatch.context() as patch:
-        patch.setattr(trainer, "spread", recording_spread)
+        patch.setattr(tasks, "_spread", recording)
         embed_entities(kb, sharding=sharding, resume=resume)
     assert redone == shards[1:3]
     assert seen == [made]  # not made again
@@ -146,7 +149,9 @@ def test_a_disk_that_is_full_is_said_in_one_line_and_leaves_no_half_shard(tmp_pa
 
 
 def test_the_length_of_the_link_phase_comes_from_validation(kb: KnowledgeBase) -> None:
-    asked = Methods(EmbeddingConfig(method="reference"), reference=ReferenceConfig(page_steps=5, link_steps=-1))
+    asked = Methods(
+        embedding=EmbeddingConfig(method="reference"), reference=ReferenceConfig(page_steps=5, link_steps=-1)
+    )
     validation = HeldOutLinks(kb)
     validation.entities = validation.entities[:40]
     scores = iter([0.1, 0.3, 0.9, 0.2, 0.1, 0.0])

@@ -151,7 +151,7 @@ def test_a_megabyte_without_spaces_is_no_trouble(detector: Detector) -> None:
 
 
 def test_thresholds_must_be_shares() -> None:
-    with pytest.raises(DeepEdError, match=r"--min-link-probability must lie between 0 and 1, unlike 3\.0"):
+    with pytest.raises(DeepEdError, match=r"`min_link_probability` must lie between 0 and 1, not be 3\.0"):
         DetectionConfig(min_link_probability=3.0)
 
 

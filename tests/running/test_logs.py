@@ -156,18 +156,14 @@ def test_a_users_error_is_json_too(tmp_path: Path) -> None:
 TASKS = """
 import logging
 import time
-from deeped_ray.running import logs
-from deeped_ray.running.progress import Progress
-from deeped_ray.running.tasks import spread
+from deeped_ray.running import logs, tasks
 
 def task(shard):
     logging.getLogger("deeped_ray.task").warning("about to work hard")
     return shard
 
 logs.start(logs.Labels(run="nightly", stage="job", format="json"))
-progress = Progress("parse", "shards", 6)
-for _ in spread(task, [f"dump-{name}.xml" for name in "abcdef"]):
-    progress.advance()
+tasks.run("parse", task, [f"dump-{name}.xml" for name in "abcdef"])
 time.sleep(2)  # the lines of workers come over the network
 """
 

@@ -11,11 +11,9 @@ import pytest
 import ray
 
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.running import logs, metrics
+from deeped_ray.running import logs, metrics, tasks
 from deeped_ray.running.local_ray import open_url
 from deeped_ray.running.metrics import METRICS
-from deeped_ray.running.progress import Progress
-from deeped_ray.running.tasks import spread
 from deeped_ray.storage.location import Location
 from deploy.grafana.make_dashboard import dashboard
 from tests.s3 import S3, failing_twice, prefix
@@ -66,12 +64,10 @@ def test_stages_are_exported_under_the_names_the_dashboard_uses(
     file.write_bytes(b"x" * 1000)
     file._try("write", failing_twice("SLOW_DOWN"))
     file.fetch(tmp_path / "file")
-    progress = Progress("sleep", "pieces", 4, every_s=0.0)
-    progress.skip(1)
-    for _, done in spread(die_once, [tmp_path / name for name in "abc"]):
-        progress.advance(done)
+    paths = [tmp_path / name for name in "abcd"]
+    tasks.run("sleep", die_once, paths, earlier=lambda path: 1 if path.name == "d" else None, unit="pieces")
     with pytest.raises(ValueError, match="a bad shard"):
-        list(spread(fail, ["a"]))
+        tasks.run("break", fail, ["a"])
     for name in ("loss", "dev_accuracy", "epoch"):
         metrics.record(name, 0.5, stage="train", model="local", seed="0")
     wanted = {name for name in metrics_in(dashboard()) if "_stage_" in name or name.startswith("ray_node")}
@@ -81,7 +77,7 @@ def test_stages_are_exported_under_the_names_the_dashboard_uses(
     assert value(text, "ray_deeped_stage_size", stage="sleep") == 4
     assert value(text, "ray_deeped_stage_tasks_total", stage="sleep", outcome="finished") == 3
     assert value(text, "ray_deeped_stage_tasks_total", stage="sleep", outcome="retried") == 1
-    assert value(text, "ray_deeped_stage_tasks_total", stage="sleep", outcome="failed") == 1
+    assert value(text, "ray_deeped_stage_tasks_total", stage="break", outcome="failed") == 1
     assert value(text, "ray_deeped_stage_task_seconds_count", stage="sleep") == 3
     assert 5e7 < value(text, "ray_deeped_stage_worker_bytes", stage="sleep") < 5e9
     assert value(text, "ray_deeped_stage_fetched_bytes_total", run="tested") == 1000

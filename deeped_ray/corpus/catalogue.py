@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deeped_ray.corpus.titles import Names, Resolution
+from deeped_ray.corpus.titles import Names, Resolution, entity_of_page
 from deeped_ray.corpus.wikidump import ARTICLES
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import numbers_of, read_mapped, take_strings, write_mapped
@@ -83,10 +83,8 @@ class Catalogue:
         return self._names.find(normalize_title(title))
 
     def find_page(self, page_id: int) -> int | None:
-        """The entity of an article's page id; articles are numbered in the order of their ids, before all other entities."""
-        place = int(np.searchsorted(self._article_ids, page_id))
-        is_known = place < len(self._article_ids) and self._article_ids[place] == page_id
-        return place if is_known else None
+        """The entity of an article's page id."""
+        return entity_of_page(page_id, self._article_ids)
 
     def find_gold(self, mention: Mention) -> int | None:
         """The entity a mention is annotated with, by title, else by page id."""

@@ -22,15 +22,8 @@ from deeped_ray.storage.location import Location
 
 ONE_OF = 500
 CONTEXT_WORDS = 100
-_SCHEMA = pa.schema(
-    [
-        ("page", pa.string()),
-        ("start", pa.int64()),
-        ("mention", pa.string()),
-        ("entity", pa.int32()),
-        ("words", pa.list_(pa.int32())),
-    ]
-)
+_PLACE = {"page": pa.string(), "start": pa.int64()}
+_SCHEMA = pa.schema({**_PLACE, "mention": pa.string(), "entity": pa.int32(), "words": pa.list_(pa.int32())})
 
 
 class HeldOutLink(NamedTuple):
@@ -68,7 +61,7 @@ def write(target: Location, rows: Sequence[dict[str, Any]]) -> None:
 def join(files: Sequence[Location], folder: Path) -> int:
     """All held-out links in one file, by page and place; returns how many."""
     table = read_merged(files)
-    pq.write_table(table.sort_by([("page", "ascending"), ("start", "ascending")]), folder / "heldout.parquet")
+    pq.write_table(table.sort_by([(name, "ascending") for name in _PLACE]), folder / "heldout.parquet")
     return int(table.num_rows)
 
 

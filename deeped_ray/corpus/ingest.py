@@ -158,6 +158,8 @@ def _link_or_copy(source: Location, folder: Path) -> None:
 def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Location, folder: Path) -> float:
     """Returns the most memory that a worker took, in GiB."""
     shuffle = Shuffle(work, inputs.num_partitions)
+
+    # what is an entity, and what is a word
     table = read_merged(pages.files("titles-*.parquet"))
     resolution = titles.resolve(table, min_links_without_page=config.min_links_without_page)
     titles.join(folder, resolution)
@@ -168,6 +170,7 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
         is_person[read_persons(inputs.persons, Names(names))] = True
     num_entities, page_ids = resolution.num_entities, resolution.column("page_id")[: resolution.num_pages]
 
+    # mentions, words and links of entities
     title_lots = range(0, resolution.num_names, LOT)
     named = tasks.run("names", passes.spill_names, title_lots, shuffle, names, work=work, unit="lots of titles")
     counting = (names, words, num_entities, config.link_window)
@@ -181,13 +184,14 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
     reduced = _over_partitions("reduce", passes.reduce_partition, shuffle, *reducing)
     num_mentions = _join(work / "pieces", reduced.results, folder)
 
+    # where mentions stand, now that it is known what they are
     sequences = share("sequences", folder, work, SequenceIndex.FILES)
     searched = _over_pages("occurrences", passes.spill_occurrences, pages, shuffle, sequences, num_mentions)
     summed = _over_partitions("reduce occurrences", passes.reduce_occurrences, shuffle, stems, num_mentions)
     with (work / "counts").fetched() as pieces:
         occurrences.join([pieces / f"occurrences-{place:04d}" for place in range(inputs.num_partitions)], folder)
-    totals = cooccurrence.totals(folder, num_entities)
-    catalogue.write(folder, resolution, is_person=is_person, **totals)
+
+    catalogue.write(folder, resolution, is_person=is_person, **cooccurrence.totals(folder, num_entities))
     total, external = _total(counted), _total(sourced)
     summary = {
         "entities": num_entities,

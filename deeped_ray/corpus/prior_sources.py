@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from deeped_ray.corpus.config import LOT
 from deeped_ray.corpus.pages import Ids
-from deeped_ray.corpus.titles import Names
+from deeped_ray.corpus.titles import Names, entity_of_page
 from deeped_ray.storage.arrow import NotPlainError, open_parquet
 from deeped_ray.storage.compressed import READ_ERRORS, compression, first_bytes, open_decompressed
 from deeped_ray.storage.location import Location
@@ -55,21 +54,18 @@ class PriorSource:
         if kind not in _KINDS or not name:
             raise DeepEdError(f"Cannot read priors {spec!r}. Expected {', '.join(f'{kind}:FILE' for kind in _KINDS)}.")
         source = cls(kind, Location(name))
-        source._check()
+        if _is_parquet(source.path):
+            _parquet(source.path)
+            return source
+        first = next(read_lines(SourceShard(source, 0, 1)), "")
+        if not _is_header(first) and parse_line(kind, first) is None:
+            raise DeepEdError(f"{source.path} is no {kind} file: expected {_KINDS[kind][1]}, found {first[:60]!r}.")
         return source
 
     @property
     def is_uniform(self) -> bool:
+        """Says which entities a mention can mean, but not how often."""
         return self.kind == "yago"
-
-    def _check(self) -> None:
-        if _is_parquet(self.path):
-            _parquet(self.path)
-            return
-        first = next(read_lines(SourceShard(self, 0, 1)), "")
-        if not _is_header(first) and parse_line(self.kind, first) is None:
-            _, expected = _KINDS[self.kind]
-            raise DeepEdError(f"{self.path} is no {self.kind} file: expected {expected}, found {first[:60]!r}.")
 
 
 @dataclass(frozen=True)
@@ -131,9 +127,8 @@ def count_lots(
             total["unreadable_prior_lines"] += 1
             continue
         entity = find(found.title) if found.title else None
-        if entity is None:  # articles are numbered by page id
-            place = int(np.searchsorted(page_ids, found.page_id))
-            entity = place if place < len(page_ids) and page_ids[place] == found.page_id else None
+        if entity is None:
+            entity = entity_of_page(found.page_id, page_ids)
         total["prior_counts_without_entity" if entity is None else "prior_counts"] += 1
         if entity is not None:
             counts[found.mention, entity] += found.support

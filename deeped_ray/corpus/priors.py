@@ -16,12 +16,11 @@ known that are never linked and hardly moves the others. Further sources (`prior
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deeped_ray.corpus.pages import Links, Lot
 from deeped_ray.knowledge.csr import Csr, join_csr, write_csr
@@ -36,13 +35,7 @@ ANCHORS = 0
 # Differs from the paper, which knows no such counts: see above
 TITLE_COUNT = 0.5
 _SCHEMA = pa.schema(
-    [
-        ("hash", pa.uint64()),
-        ("mention", pa.string()),
-        ("entity", pa.int64()),
-        ("source", pa.int8()),
-        ("count", pa.float64()),
-    ]
+    {"hash": pa.uint64(), "mention": pa.string(), "entity": pa.int64(), "source": pa.int8(), "count": pa.float64()}
 )
 _COLUMNS = ("entities", "priors", "counts")
 _PUNCTUATION = " .,;:!?'\"()|-–—’‘“”"
@@ -103,8 +96,7 @@ class Priors(NamedTuple):
 
 def merge_sources(rows: SourceCounts, *, rule: MergeRule, uniform_sources: Sequence[int] = ()) -> Priors:
     """The priors of all mentions; `uniform_sources` know which entities a mention can mean, but not how often."""
-    is_first = np.ones(len(rows.mention), dtype=bool)
-    is_first[1:] = (np.diff(rows.mention) != 0) | (np.diff(rows.entity) != 0)
+    is_first = _is_new(rows.mention, rows.entity)
     pair = np.cumsum(is_first) - 1
     mention, entity = rows.mention[is_first], rows.entity[is_first]
     support = _sum_by(pair, rows.support, len(mention))
@@ -127,6 +119,13 @@ def merge_sources(rows: SourceCounts, *, rule: MergeRule, uniform_sources: Seque
     return Priors(mention[order], entity[order], prior[order], support[order])
 
 
+def _is_new(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where a row differs from the one before it."""
+    is_new = np.ones(len(columns[0]), dtype=bool)
+    is_new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return is_new
+
+
 def _sum_by(group: _Ints, values: _Floats, num_groups: int) -> _Floats:
     return np.bincount(group, values, num_groups).astype(np.float64)
 
@@ -145,37 +144,31 @@ def reduce(
 ) -> list[str]:
     """Add up the counts of mentions and write a piece of the table, with prefix `target`; returns the mentions."""
     table = table.sort_by([(column, "ascending") for column in ("hash", "mention", "entity", "source", "count")])
-    strings = table["mention"].combine_chunks()
-    is_new = np.ones(len(strings), dtype=bool)
-    if len(strings) > 1:
-        is_new[1:] = pc.not_equal(strings[1:], strings[:-1]).to_numpy(zero_copy_only=False)
-    firsts = np.flatnonzero(is_new)
-    priors = merge_sources(_cells(table, is_new, uniform_sources), rule=rule, uniform_sources=uniform_sources)
-    mentions = strings.take(pa.array(firsts))
-    write_hashed_strings(target.parent, target.name, table["hash"].to_numpy()[firsts], mentions)
+    encoded = table["mention"].combine_chunks().dictionary_encode()
+    mention, mentions = encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
+    priors = merge_sources(_cells(table, mention, uniform_sources), rule=rule, uniform_sources=uniform_sources)
+    hashes = table["hash"].to_numpy()[_is_new(mention)]
+    write_hashed_strings(target.parent, target.name, hashes, mentions)
     write_csr(
         target,
-        np.bincount(priors.mention, minlength=len(firsts)),
+        np.bincount(priors.mention, minlength=len(mentions)),
         entities=priors.entity.astype(np.int32),
         priors=priors.prior.astype(np.float32),
         counts=priors.support.astype(np.float32),
     )
     found: list[str] = mentions.to_pylist()
     np.save(f"{target}.folded.npy", hashes_of([mention.lower() for mention in found]))
-    np.save(f"{target}.totals.npy", np.bincount(priors.mention, priors.support, len(firsts)).astype(np.float32))
+    np.save(f"{target}.totals.npy", np.bincount(priors.mention, priors.support, len(mentions)).astype(np.float32))
     return found
 
 
-def _cells(table: pa.Table, is_new: npt.NDArray[np.bool_], uniform_sources: Sequence[int]) -> SourceCounts:
-    """Sorted rows added up; `is_new` where a mention begins."""
+def _cells(table: pa.Table, mention: _Ints, uniform_sources: Sequence[int]) -> SourceCounts:
+    """Sorted rows added up."""
     entity, source, count = (table[column].to_numpy() for column in ("entity", "source", "count"))
-    is_cell = is_new.copy()
-    is_cell[1:] |= (np.diff(entity) != 0) | (np.diff(source) != 0)
-    cells = np.flatnonzero(is_cell)
+    cells = np.flatnonzero(_is_new(mention, entity, source))
     counts = np.add.reduceat(count, cells) if len(cells) else np.zeros(0)
     # a source without counts says of a candidate only that it is one, however often it says so
     counts[np.isin(source[cells], uniform_sources)] = 1
-    mention = np.cumsum(is_new) - 1
     return SourceCounts(mention[cells], entity[cells], source[cells].astype(np.int64), counts)
 
 
@@ -191,10 +184,9 @@ def _join_folded(pieces: Sequence[Path], folder: Path) -> None:
     hashes = np.concatenate([np.load(f"{piece}.folded.npy") for piece in pieces])
     totals = np.concatenate([np.load(f"{piece}.totals.npy") for piece in pieces])
     order = np.lexsort((-totals, hashes))  # stable: of equals, the first row
-    is_first = np.ones(len(order), dtype=bool)
-    is_first[1:] = hashes[order[1:]] != hashes[order[:-1]]
-    np.save(folder / "mentions.folded.npy", hashes[order[is_first]])
-    np.save(folder / "mentions.folded_rows.npy", order[is_first].astype(np.int32))
+    firsts = order[_is_new(hashes[order])]
+    np.save(folder / "mentions.folded.npy", hashes[firsts])
+    np.save(folder / "mentions.folded_rows.npy", firsts.astype(np.int32))
 
 
 # -- looking up

@@ -27,6 +27,7 @@ MAX_REDIRECTS = 10
 _NO_PAGE = -1
 # pa.scalar would import pandas: see `numbers_of`
 _NO_REDIRECT = pa.Array.from_buffers(pa.uint64(), 1, [None, pa.py_buffer(bytes(8))])[0]
+_WITHOUT_PAGE = {"page_id": _NO_PAGE, "redirect": _NO_REDIRECT, "is_disambiguation": False, "is_person": False}
 _SCHEMA = pa.schema(
     [
         ("hash", pa.uint64()),
@@ -62,24 +63,12 @@ def reduce(table: pa.Table, target: Path) -> int:
     pages = pages.append_column("is_redirect", is_redirect).sort_by(
         [("is_redirect", "ascending"), ("page_id", "ascending")]
     )
-    first = pages.group_by("title", use_threads=False).aggregate(
-        [(column, "first") for column in ("page_id", "redirect", "is_disambiguation", "is_person")]
-    )
+    first = pages.group_by("title", use_threads=False).aggregate([(column, "first") for column in _WITHOUT_PAGE])
     merged = links.join(first, "title", join_type="left outer", use_threads=False).sort_by(
         [("hash_min", "ascending"), ("title", "ascending")]
     )
-    result = pa.table(
-        {
-            "hash": merged["hash_min"],
-            "title": merged["title"],
-            "page_id": pc.fill_null(merged["page_id_first"], _NO_PAGE),
-            "redirect": pc.fill_null(merged["redirect_first"], _NO_REDIRECT),
-            "is_disambiguation": pc.fill_null(merged["is_disambiguation_first"], False),
-            "is_person": pc.fill_null(merged["is_person_first"], False),
-            "num_links": merged["num_links_sum"],
-        },
-        schema=_SCHEMA,
-    )
+    columns = [pc.fill_null(merged[f"{column}_first"], value) for column, value in _WITHOUT_PAGE.items()]
+    result = pa.table([merged["hash_min"], merged["title"], *columns, merged["num_links_sum"]], schema=_SCHEMA)
     pq.write_table(result, target, compression="zstd")
     return int(result.num_rows)
 
@@ -164,6 +153,12 @@ def join(folder: Path, resolution: Resolution) -> None:
     np.save(folder / "titles.entities.npy", resolution.entity_of_row[leads])
     disambiguations = table.filter(pc.and_(table["is_disambiguation"], pc.equal(table["redirect"], _NO_REDIRECT)))
     pq.write_table(disambiguations.select(["page_id", "title"]), folder / "disambiguations.parquet")
+
+
+def entity_of_page(page_id: int, page_ids: npt.NDArray[np.int64]) -> int | None:
+    """By the page ids of entities 0, 1, ...: articles come first, in the order of their ids."""
+    place = int(np.searchsorted(page_ids, page_id))
+    return place if place < len(page_ids) and page_ids[place] == page_id else None
 
 
 class Names:

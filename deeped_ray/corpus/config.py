@@ -10,14 +10,7 @@ from deeped_ray.types import DeepEdError
 
 LOT = 250_000
 """Names, or distinct (mention, entity) pairs, that a task holds before it spills them."""
-_LEAST = {
-    "min_word_count": 1,
-    "link_window": 2,
-    "min_links_without_page": 0,
-    "memory_gib": 0.5,
-    "shard_mb": 0,
-    "partitions": 0,
-}
+_LEAST = {"min_word_count": 1, "link_window": 2, "memory_gib": 0.5}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +50,8 @@ class CorpusConfig:
     strict: Annotated[bool, "fail when a stretch of the dump is damaged, instead of skipping it"] = False
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
+        for name in ("min_word_count", "link_window", "min_links_without_page", "memory_gib", "shard_mb", "partitions"):
+            if getattr(self, name) < (least := _LEAST.get(name, 0)):
                 raise DeepEdError(f"`{name}` must be at least {least}, not {getattr(self, name)}.")
 
     @property

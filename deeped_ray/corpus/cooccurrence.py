@@ -67,9 +67,8 @@ def words_around(tokens: Tokens, links: Links, *, window: int) -> Pairs:
     half = window // 2
     num_left = np.searchsorted(tokens.ends, links.start, side="right")
     first_right = np.searchsorted(tokens.starts, links.end, side="left")
-    places = np.concatenate(
-        [num_left[:, None] - np.arange(half, 0, -1), first_right[:, None] + np.arange(half)], axis=1
-    )  # [links, words]
+    left, right = num_left[:, None] - np.arange(half, 0, -1), first_right[:, None] + np.arange(half)
+    places = np.concatenate([left, right], axis=1)  # [links, words]
     first, last = (tokens.borders[links.page + side][:, None] for side in (0, 1))
     words = np.append(tokens.ids, -1)[np.where((places >= first) & (places < last), places, -1)]
     place, _ = np.nonzero(words >= 0)

@@ -59,14 +59,11 @@ def reduce(table: pa.Table, target: Path) -> int:
     """One row per title, in hash order; returns how many. An article wins over a redirect, the lower page id over the higher."""
     links = table.group_by("title", use_threads=False).aggregate([("num_links", "sum"), ("hash", "min")])
     pages = table.filter(pc.greater_equal(table["page_id"], 0))
-    is_redirect = pc.not_equal(pages["redirect"], _NO_REDIRECT)
-    pages = pages.append_column("is_redirect", is_redirect).sort_by(
-        [("is_redirect", "ascending"), ("page_id", "ascending")]
-    )
+    pages = pages.append_column("is_redirect", pc.not_equal(pages["redirect"], _NO_REDIRECT))
+    pages = pages.sort_by([("is_redirect", "ascending"), ("page_id", "ascending")])
     first = pages.group_by("title", use_threads=False).aggregate([(column, "first") for column in _WITHOUT_PAGE])
-    merged = links.join(first, "title", join_type="left outer", use_threads=False).sort_by(
-        [("hash_min", "ascending"), ("title", "ascending")]
-    )
+    merged = links.join(first, "title", join_type="left outer", use_threads=False)
+    merged = merged.sort_by([("hash_min", "ascending"), ("title", "ascending")])
     columns = [pc.fill_null(merged[f"{column}_first"], value) for column, value in _WITHOUT_PAGE.items()]
     result = pa.table([merged["hash_min"], merged["title"], *columns, merged["num_links_sum"]], schema=_SCHEMA)
     pq.write_table(result, target, compression="zstd")
@@ -111,9 +108,7 @@ def resolve(table: pa.Table, *, min_links_without_page: int) -> Resolution:
     is_redirect = table["redirect"].to_numpy() > 0
     final = _follow(table["hash"].to_numpy(), table["redirect"].to_numpy())
     leads_somewhere = ~is_redirect[final]
-    num_links = np.bincount(
-        final[leads_somewhere], weights=table["num_links"].to_numpy()[leads_somewhere], minlength=len(final)
-    )
+    num_links = np.bincount(final, table["num_links"].to_numpy() * leads_somewhere, len(final))
     has_page = (page_ids >= 0) & ~is_redirect
     articles = np.flatnonzero(has_page & ~is_disambiguation)
     articles = articles[np.argsort(page_ids[articles], kind="stable")]

@@ -42,7 +42,7 @@ def reduce(table: pa.Table, target: Path) -> int:
 
 
 class Vocabulary(NamedTuple):
-    """Finds the ids of all words of a text at once, by the hashes of `text.word_spans`."""
+    """Finds the ids of all words of a text at once, by the hashes of `text.word_spans`; numpy arrays, which workers share."""
 
     hashes: Hashes
     """Rising."""

@@ -15,11 +15,12 @@ After a kill, the same command goes on with the tasks that have left no receipt.
 partition, or a few numbers per title, and the result does not depend on how the dump is cut.
 """
 
+import functools
 import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,30 +73,6 @@ def build_corpus(kb: KnowledgeBase, config: CorpusConfig, resume: ResumeConfig =
     }
 
 
-# -- passes
-
-
-def _over_partitions(stage: str, task: Callable[..., Found], shuffle: Shuffle, *shared: Any) -> Outcome[Found]:
-    partitions = range(shuffle.num_partitions)
-    return tasks.run(stage, task, partitions, shuffle, *shared, work=shuffle.folder, unit="partitions")
-
-
-def _over_pages(stage: str, task: Callable[..., Found], pages: Part, shuffle: Shuffle, *shared: Any) -> Outcome[Found]:
-    def size(shard: Location) -> int:
-        return int(pages.record["files"][shard.name]["bytes"])
-
-    shards = page_shards(pages)
-    return tasks.run(stage, task, shards, shuffle, *shared, work=shuffle.folder, unit="bytes of pages", size=size)
-
-
-def _total(done: Outcome[Found]) -> Counter[str]:
-    """What all tasks of a pass have counted."""
-    total: Counter[str] = Counter()
-    for found in done.results:
-        total.update(found["counts"])
-    return total
-
-
 # -- the part `pages`
 
 
@@ -115,8 +92,9 @@ def _make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Pa
     )
     summary = _summary_of(parsed, inputs, strict=config.strict)
     lots = [lot for found in parsed.results for lot in found["lots"]]
-    merged = _over_partitions("merge", passes.merge_partition, shuffle, lots)
-    tables = [f"{table}-{place:04d}" for table in ("titles", "words") for place in range(inputs.num_partitions)]
+    partitions = range(inputs.num_partitions)
+    merged = tasks.run("merge", passes.merge_partition, partitions, shuffle, lots, work=work, unit="partitions")
+    tables = [f"{table}-{partition:04d}" for table in ("titles", "words") for partition in partitions]
     for name in [*(f"pages-{lot}" for lot in lots), *tables]:
         _link_or_copy(work / f"{name}.parquet", folder)
     Location(folder / "summary.json").write_json({**summary, "articles": shards[0].site.articles})
@@ -157,7 +135,12 @@ def _link_or_copy(source: Location, folder: Path) -> None:
 
 def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Location, folder: Path) -> float:
     """Returns the most memory that a worker took, in GiB."""
-    shuffle = Shuffle(work, inputs.num_partitions)
+    shuffle, partitions = Shuffle(work, inputs.num_partitions), range(inputs.num_partitions)
+    shards, files = page_shards(pages), pages.record["files"]
+    stems = [shard.stem for shard in shards]
+    run = functools.partial(tasks.run, work=work)
+    over_pages = functools.partial(run, unit="bytes of pages", size=lambda shard: files[shard.name]["bytes"])
+    over_partitions = functools.partial(run, unit="partitions")
 
     # what is an entity, and what is a word
     table = read_merged(pages.files("titles-*.parquet"))
@@ -172,24 +155,23 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
 
     # mentions, words and links of entities
     title_lots = range(0, resolution.num_names, LOT)
-    named = tasks.run("names", passes.spill_names, title_lots, shuffle, names, work=work, unit="lots of titles")
-    counting = (names, words, num_entities, config.link_window)
-    counted = _over_pages("count", passes.count_shard, pages, shuffle, *counting)
+    named = run("names", passes.spill_names, title_lots, shuffle, names, unit="lots of titles")
+    counting = (shuffle, names, words, num_entities, config.link_window)
+    counted = over_pages("count", passes.count_shard, shards, *counting)
     source_shards = cut_sources(inputs.sources, shard_bytes=8 * config.shard_bytes)
-    sourcing = (shuffle, names, page_ids)
-    sourced = tasks.run("sources", passes.spill_source, source_shards, *sourcing, work=work, unit="shards")
+    sourced = run("sources", passes.spill_source, source_shards, shuffle, names, page_ids, unit="shards")
     mentions = [lot for done in (counted, sourced, named) for found in done.results for lot in found["lots"]]
-    stems = [shard.stem for shard in page_shards(pages)]
-    reducing = (mentions, stems, num_entities, config.merge_priors, inputs.uniform_sources)
-    reduced = _over_partitions("reduce", passes.reduce_partition, shuffle, *reducing)
+    reducing = (shuffle, mentions, stems, num_entities, config.merge_priors, inputs.uniform_sources)
+    reduced = over_partitions("reduce", passes.reduce_partition, partitions, *reducing)
     num_mentions = _join(work / "pieces", reduced.results, folder)
 
     # where mentions stand, now that it is known what they are
     sequences = share("sequences", folder, work, SequenceIndex.FILES)
-    searched = _over_pages("occurrences", passes.spill_occurrences, pages, shuffle, sequences, num_mentions)
-    summed = _over_partitions("reduce occurrences", passes.reduce_occurrences, shuffle, stems, num_mentions)
+    searching, summing = (shuffle, sequences, num_mentions), (shuffle, stems, num_mentions)
+    searched = over_pages("occurrences", passes.spill_occurrences, shards, *searching)
+    summed = over_partitions("reduce occurrences", passes.reduce_occurrences, partitions, *summing)
     with (work / "counts").fetched() as pieces:
-        occurrences.join([pieces / f"occurrences-{place:04d}" for place in range(inputs.num_partitions)], folder)
+        occurrences.join([pieces / f"occurrences-{partition:04d}" for partition in partitions], folder)
 
     catalogue.write(folder, resolution, is_person=is_person, **cooccurrence.totals(folder, num_entities))
     total, external = _total(counted), _total(sourced)
@@ -221,3 +203,11 @@ def _join(location: Location, reduced: Sequence[Found], folder: Path) -> int:
         priors.join(parts, folder)
         occurrences.join_sequences(parts, sizes, folder)
     return sum(sizes)
+
+
+def _total(done: Outcome[Found]) -> Counter[str]:
+    """What all tasks of a pass have counted."""
+    total: Counter[str] = Counter()
+    for found in done.results:
+        total.update(found["counts"])
+    return total

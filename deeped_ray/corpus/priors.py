@@ -14,19 +14,18 @@ known that are never linked and hardly moves the others. Further sources (`prior
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from deeped_ray.corpus.shuffle import gather
+from deeped_ray.corpus.pages import Links, Lot
+from deeped_ray.knowledge.csr import Csr, join_csr, write_csr
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.knowledge.strings import StringIndex, hash64, hashes_of, write_hashed_strings
-from deeped_ray.storage.location import Location
+from deeped_ray.knowledge.strings import StringIndex, hash64, hashes_of, join_strings, write_hashed_strings
 from deeped_ray.text import bare_title, capitalize_words, normalize_mention
 
 MergeRule = Literal["paper", "deep-ed"]
@@ -36,21 +35,23 @@ ANCHORS = 0
 # Differs from the paper, which knows no such counts: see above
 TITLE_COUNT = 0.5
 _SCHEMA = pa.schema(
-    [
-        ("hash", pa.uint64()),
-        ("mention", pa.string()),
-        ("entity", pa.int64()),
-        ("source", pa.int8()),
-        ("count", pa.float64()),
-    ]
+    {"hash": pa.uint64(), "mention": pa.string(), "entity": pa.int64(), "source": pa.int8(), "count": pa.float64()}
 )
+_COLUMNS = ("entities", "priors", "counts")
 _PUNCTUATION = " .,;:!?'\"()|-–—’‘“”"
 _POSSESSIVE = re.compile(r"\s*['’]s?$")
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int64]
 
 
-def mention_rows(counts: Mapping[tuple[str, int], float], *, source: int = ANCHORS) -> pa.Table:
+def links_of(lot: Lot, links: Links) -> Iterator[tuple[str, int]]:
+    """(mention, entity) of every link that has a text."""
+    for start, end, entity in zip(links.start.tolist(), links.end.tolist(), links.entity.tolist(), strict=True):
+        if mention := normalize_mention(lot.text[start:end]):
+            yield mention, entity
+
+
+def rows(counts: Mapping[tuple[str, int], float], *, source: int = ANCHORS) -> pa.Table:
     """(mention, entity) -> count as rows for the reducers."""
     mentions = [mention for mention, _ in counts]
     columns = {
@@ -63,13 +64,13 @@ def mention_rows(counts: Mapping[tuple[str, int], float], *, source: int = ANCHO
     return pa.table(columns, schema=_SCHEMA)
 
 
-def title_mentions(titles: Sequence[str], entities: Sequence[int]) -> pa.Table:
+def title_rows(titles: Sequence[str], entities: Sequence[int]) -> pa.Table:
     """Titles and redirects as mentions, also without what tells them apart: `Apple (fruit)` and `Paris, Texas` as well."""
     counts: dict[tuple[str, int], float] = {}
     for title, entity in zip(titles, entities, strict=True):
         for name in {normalize_mention(title), bare_title(normalize_mention(title))} - {""}:
             counts[name, entity] = TITLE_COUNT
-    return mention_rows(counts)
+    return rows(counts)
 
 
 # -- merging
@@ -95,8 +96,7 @@ class Priors(NamedTuple):
 
 def merge_sources(rows: SourceCounts, *, rule: MergeRule, uniform_sources: Sequence[int] = ()) -> Priors:
     """The priors of all mentions; `uniform_sources` know which entities a mention can mean, but not how often."""
-    is_first = np.ones(len(rows.mention), dtype=bool)
-    is_first[1:] = (np.diff(rows.mention) != 0) | (np.diff(rows.entity) != 0)
+    is_first = _is_new(rows.mention, rows.entity)
     pair = np.cumsum(is_first) - 1
     mention, entity = rows.mention[is_first], rows.entity[is_first]
     support = _sum_by(pair, rows.support, len(mention))
@@ -119,6 +119,13 @@ def merge_sources(rows: SourceCounts, *, rule: MergeRule, uniform_sources: Seque
     return Priors(mention[order], entity[order], prior[order], support[order])
 
 
+def _is_new(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where a row differs from the one before it."""
+    is_new = np.ones(len(columns[0]), dtype=bool)
+    is_new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return is_new
+
+
 def _sum_by(group: _Ints, values: _Floats, num_groups: int) -> _Floats:
     return np.bincount(group, values, num_groups).astype(np.float64)
 
@@ -132,56 +139,54 @@ def _rank(mention: _Ints, entity: _Ints, score: _Floats) -> _Ints:
     return rank
 
 
-def reduce_mentions(
-    files: Sequence[Location],
-    partition: int,
-    folder: Path,
-    name: str,
-    *,
-    rule: MergeRule = "paper",
-    uniform_sources: Sequence[int] = (),
-) -> None:
-    """Task: add up the counts of one partition's mentions and write a piece of the mention table."""
-    table = gather(files, partition).sort_by(
-        [(column, "ascending") for column in ("hash", "mention", "entity", "source", "count")]
+def reduce(
+    table: pa.Table, target: Path, *, rule: MergeRule = "paper", uniform_sources: Sequence[int] = ()
+) -> list[str]:
+    """Add up the counts of mentions and write a piece of the table, with prefix `target`; returns the mentions."""
+    table = table.sort_by([(column, "ascending") for column in ("hash", "mention", "entity", "source", "count")])
+    encoded = table["mention"].combine_chunks().dictionary_encode()
+    mention, mentions = encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
+    priors = merge_sources(_cells(table, mention, uniform_sources), rule=rule, uniform_sources=uniform_sources)
+    hashes = table["hash"].to_numpy()[_is_new(mention)]
+    write_hashed_strings(target.parent, target.name, hashes, mentions)
+    write_csr(
+        target,
+        np.bincount(priors.mention, minlength=len(mentions)),
+        entities=priors.entity.astype(np.int32),
+        priors=priors.prior.astype(np.float32),
+        counts=priors.support.astype(np.float32),
     )
-    strings = table["mention"].combine_chunks()
-    is_new = np.ones(len(strings), dtype=bool)
-    if len(strings) > 1:
-        is_new[1:] = pc.not_equal(strings[1:], strings[:-1]).to_numpy(zero_copy_only=False)
-    mention = np.cumsum(is_new) - 1
+    found: list[str] = mentions.to_pylist()
+    np.save(f"{target}.folded.npy", hashes_of([mention.lower() for mention in found]))
+    np.save(f"{target}.totals.npy", np.bincount(priors.mention, priors.support, len(mentions)).astype(np.float32))
+    return found
+
+
+def _cells(table: pa.Table, mention: _Ints, uniform_sources: Sequence[int]) -> SourceCounts:
+    """Sorted rows added up."""
     entity, source, count = (table[column].to_numpy() for column in ("entity", "source", "count"))
-    is_cell = is_new.copy()
-    is_cell[1:] |= (np.diff(entity) != 0) | (np.diff(source) != 0)
-    cells = np.flatnonzero(is_cell)
+    cells = np.flatnonzero(_is_new(mention, entity, source))
     counts = np.add.reduceat(count, cells) if len(cells) else np.zeros(0)
     # a source without counts says of a candidate only that it is one, however often it says so
     counts[np.isin(source[cells], uniform_sources)] = 1
-    rows = SourceCounts(mention[cells], entity[cells], source[cells].astype(np.int64), counts)
-    priors = merge_sources(rows, rule=rule, uniform_sources=uniform_sources)
-    firsts = np.flatnonzero(is_new)
-    write_hashed_strings(folder, name, table["hash"].to_numpy()[firsts], strings.take(pa.array(firsts)))
-    lengths = np.bincount(priors.mention, minlength=len(firsts))
-    np.save(folder / f"{name}.offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
-    np.save(folder / f"{name}.entities.npy", priors.entity.astype(np.int32))
-    np.save(folder / f"{name}.priors.npy", priors.prior.astype(np.float32))
-    np.save(folder / f"{name}.counts.npy", priors.support.astype(np.float32))
-    np.save(
-        folder / f"{name}.folded.npy",
-        hashes_of([string.lower() for string in strings.take(pa.array(firsts)).to_pylist()]),
-    )
-    np.save(folder / f"{name}.totals.npy", np.bincount(priors.mention, priors.support, len(firsts)).astype(np.float32))
+    return SourceCounts(mention[cells], entity[cells], source[cells].astype(np.int64), counts)
 
 
-def join_folded(pieces: Sequence[Path], folder: Path) -> None:
+def join(pieces: Sequence[Path], folder: Path) -> None:
+    """The mention table from its pieces, which follow each other in hash order."""
+    join_csr(pieces, folder / "mentions", _COLUMNS)
+    join_strings(pieces, folder, "mentions")
+    _join_folded(pieces, folder)
+
+
+def _join_folded(pieces: Sequence[Path], folder: Path) -> None:
     """The index of lower-cased mentions. Where several differ only in case, the most frequent stands for them."""
     hashes = np.concatenate([np.load(f"{piece}.folded.npy") for piece in pieces])
     totals = np.concatenate([np.load(f"{piece}.totals.npy") for piece in pieces])
     order = np.lexsort((-totals, hashes))  # stable: of equals, the first row
-    is_first = np.ones(len(order), dtype=bool)
-    is_first[1:] = hashes[order[1:]] != hashes[order[:-1]]
-    np.save(folder / "mentions.folded.npy", hashes[order[is_first]])
-    np.save(folder / "mentions.folded_rows.npy", order[is_first].astype(np.int32))
+    firsts = order[_is_new(hashes[order])]
+    np.save(folder / "mentions.folded.npy", hashes[firsts])
+    np.save(folder / "mentions.folded_rows.npy", firsts.astype(np.int32))
 
 
 # -- looking up
@@ -208,10 +213,7 @@ class MentionTable:
 
     def __init__(self, part: Part) -> None:
         self._mentions = StringIndex(part.path, "mentions")
-        self._offsets = np.asarray(part.array("mentions.offsets"))
-        self._entities: npt.NDArray[np.int32] = np.asarray(part.array("mentions.entities"))
-        self._priors: npt.NDArray[np.float32] = np.asarray(part.array("mentions.priors"))
-        self._counts: npt.NDArray[np.float32] = np.asarray(part.array("mentions.counts"))
+        self._rows = Csr(part, "mentions", _COLUMNS)
         self._folded: npt.NDArray[np.uint64] = np.asarray(part.array("mentions.folded"))
         self._folded_rows: npt.NDArray[np.int32] = np.asarray(part.array("mentions.folded_rows"))
 
@@ -248,12 +250,12 @@ class MentionTable:
         return Match("", "unknown", [])
 
     def _candidates(self, row: int) -> list[PriorCandidate]:
-        start, end = self._offsets[row], self._offsets[row + 1]
-        columns = (self._entities[start:end], self._priors[start:end], self._counts[start:end])
-        return [PriorCandidate(*cells) for cells in zip(*(column.tolist() for column in columns), strict=True)]
+        columns = [column.tolist() for column in self._rows.row(row)]
+        return [PriorCandidate(*cells) for cells in zip(*columns, strict=True)]
 
     def _total(self, row: int) -> float:
-        return float(self._counts[self._offsets[row] : self._offsets[row + 1]].sum())
+        _, _, counts = self._rows.row(row)
+        return float(counts.sum())
 
     def _find_folded(self, mention: str) -> int | None:
         lowered = mention.lower()

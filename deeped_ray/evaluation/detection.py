@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.linking.linker import Linker
 from deeped_ray.types import Document, Prediction

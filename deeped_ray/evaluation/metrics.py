@@ -20,7 +20,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.types import Mention, Prediction
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.validation import HeldOutLinks, Validation
 from deeped_ray.knowledge.base import KnowledgeBase

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
 from deeped_ray.evaluation.metrics import Outcome, Result, Share, judge

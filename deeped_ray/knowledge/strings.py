@@ -17,11 +17,12 @@ from deeped_ray.storage.arrow import open_arrow
 
 
 def hash64(string: str) -> int:
+    """The one hash of strings. `text.Spans` has another, since it hashes all tokens of a text at once."""
     return int.from_bytes(blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def hash_order(strings: Sequence[str]) -> npt.NDArray[np.int64]:
-    """The order in which `write` expects its strings: by hash, then by string."""
+    """The order in which `write_strings` expects its strings: by hash, then by string."""
     keys = [(hash64(string), string) for string in strings]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
 
@@ -42,6 +43,13 @@ def write_hashed_strings(
     np.save(folder / f"{name}.hashes.npy", hashes)
     strings = strings.cast(pa.large_string())
     write_mapped(folder / f"{name}.arrow", pa.table({"string": strings}))
+
+
+def join_strings(pieces: Sequence[Path], folder: Path, name: str) -> None:
+    """Strings of pieces, given by their prefixes, which follow each other in hash order."""
+    hashes = np.concatenate([np.load(f"{piece}.hashes.npy", allow_pickle=False) for piece in pieces])
+    strings = pa.chunked_array([read_strings(piece.parent, piece.name) for piece in pieces])
+    write_hashed_strings(folder, name, hashes, strings)
 
 
 def read_strings(folder: Path, name: str) -> pa.Array:

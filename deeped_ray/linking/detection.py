@@ -19,18 +19,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus.occurrences import (
-    MAX_UNITS,
-    Hashes,
-    Occurrences,
-    SequenceIndex,
-    Units,
-    hashes_of_units,
-    later_hashes,
-    units_of,
-)
+from deeped_ray.corpus.occurrences import MAX_UNITS, Occurrences, SequenceIndex, later_hashes
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.text import STOP_WORDS
+from deeped_ray.text import STOP_WORDS, Hashes, Spans, hash_tokens, unit_spans
 from deeped_ray.types import DeepEdError
 
 Span = tuple[int, int]
@@ -113,7 +104,7 @@ class Detector:
 
     def spans(self, text: str) -> list[Span]:
         """Start and end of every mention, in order. Mentions do not overlap."""
-        units = units_of(text)
+        units = unit_spans(text)
         if not len(units.starts):
             return []
         words = _words_of(text, units)
@@ -127,9 +118,9 @@ class Detector:
 
     def _find(self, words: _Words) -> _Matches:
         """All matches as written, and as a headline for capitals, with how often they are written in lower case."""
-        own = hashes_of_units(words.strings)
-        headline, later_headline = (hashes_of_units(form) for form in _headline(words))
-        lower = hashes_of_units([string.lower() for string in words.strings])
+        own = hash_tokens(words.strings)
+        headline, later_headline = (hash_tokens(form) for form in _headline(words))
+        lower = hash_tokens([string.lower() for string in words.strings])
         as_own = self._match(words, own, own)
         as_headline = _changed(self._match(words, headline, later_headline), own, headline, later_headline)
         as_lower = _changed(self._match(words, lower, lower), own, lower, lower)
@@ -173,7 +164,7 @@ def _changed(found: Occurrences, own: Hashes, first: Hashes, later: Hashes) -> O
     return Occurrences(found.first[is_changed], found.length[is_changed], found.row[is_changed])
 
 
-def _words_of(text: str, units: Units) -> _Words:
+def _words_of(text: str, units: Spans) -> _Words:
     strings = [text[start:end] for start, end in zip(units.starts.tolist(), units.ends.tolist(), strict=True)]
     strings = [string if string.isascii() else unicodedata.normalize("NFC", string) for string in strings]
     is_word = np.array([string[0].isalnum() for string in strings])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.name_search import NameSearch
 from deeped_ray.knowledge.base import KnowledgeBase

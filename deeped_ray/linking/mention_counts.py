@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.storage.arrow import read_table
 from deeped_ray.types import Document

@@ -19,7 +19,7 @@ def plan_text(plan: Plan, *, style: Style = PLAIN) -> str:
     core_s, wall_s = (
         total(*found) for found in zip(*((each.core_s, each.wall_s) for each in plan.stages), strict=True)
     )
-    nodes = f"{cluster.nodes} nodes of {cluster.cores_per_node} cores and {cluster.memory_per_node_gb:g} GiB"
+    nodes = f"{cluster.nodes} nodes of {cluster.cores_per_node} cores and {cluster.memory_per_node_gib:g} GiB"
     sections = [
         ", ".join(
             f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in sizes.items()

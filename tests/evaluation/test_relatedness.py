@@ -5,7 +5,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.evaluation.relatedness import (
     Judgements,
     Query,

@@ -96,13 +96,13 @@ def test_a_faster_machine_takes_less_time_and_as_much_memory() -> None:
 
 def test_more_memory_for_workers_makes_fewer_pieces() -> None:
     known = measured()
-    small, large = (sizes_of(ENWIKI, Cluster(memory_gb=memory), known) for memory in (2.0, 8.0))
+    small, large = (sizes_of(ENWIKI, Cluster(memory_gib=memory), known) for memory in (2.0, 8.0))
     assert large["reads"] == pytest.approx(small["reads"] / 4, rel=0.01)
     assert large["partition_bytes"] > small["partition_bytes"]
 
 
 def test_a_head_that_is_too_small_is_named() -> None:
-    plan = make_plan(ENWIKI, Cluster(nodes=8, memory_per_node_gb=4.0))
+    plan = make_plan(ENWIKI, Cluster(nodes=8, memory_per_node_gib=4.0))
     assert any(line.startswith("ingest: the driver needs") and "a node has 4" in line for line in plan.warnings)
     assert any("may not fit" in line for line in plan.warnings)
 
@@ -142,8 +142,8 @@ def test_plan_as_text_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "Give --pages, or --preset enwiki"),
         (["--pages", "-1"], "must not be negative"),
-        (["--pages", "10", "--nodes", "0"], "--nodes and --cores-per-node must be at least 1"),
-        (["--pages", "10", "--speed", "0"], "--speed must be positive"),
+        (["--pages", "10", "--nodes", "0"], "`nodes` and `cores_per_node` must be at least 1"),
+        (["--pages", "10", "--set", "speed=0"], "`speed` must be positive"),
     ],
 )
 def test_impossible_sizes_are_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

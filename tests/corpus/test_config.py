@@ -1,0 +1,30 @@
+import pytest
+
+from deeped_ray.corpus.config import CorpusConfig
+from deeped_ray.corpus.inputs import Inputs
+from deeped_ray.types import DeepEdError
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("min_word_count", 0, "`min_word_count` must be at least 1, not 0."),
+        ("memory_gib", 0.25, "`memory_gib` must be at least 0.5, not 0.25."),
+        ("partitions", -1, "`partitions` must be at least 0, not -1."),
+    ],
+)
+def test_a_setting_that_is_too_small_is_named(name: str, value: float, message: str) -> None:
+    with pytest.raises(DeepEdError) as refused:
+        CorpusConfig(**{name: value})  # type: ignore[arg-type]
+    assert str(refused.value) == message
+
+
+def test_a_config_opens_no_file_and_inputs_tell_which_is_missing() -> None:
+    config = CorpusConfig(dump=("nowhere.xml",))
+    with pytest.raises(DeepEdError, match=r"Cannot read nowhere\.xml: No such file"):
+        Inputs.find(config)
+
+
+def test_inputs_are_cut_as_finely_as_memory_asks_for() -> None:
+    assert Inputs.find(CorpusConfig()).num_partitions == 16
+    assert Inputs.find(CorpusConfig(partitions=3)).num_partitions == 3

@@ -241,16 +241,3 @@ def label_of(item: object) -> str:
     if isinstance(item, Location | Path):
         return item.name
     return str(item) if isinstance(item, int | str) else getattr(item, "label", "")
-
-
-def spread(function, items, *shared, num_gpus=0.0, after_crash=None):  # type: ignore
-    todo = [_Task(place, item) for place, item in enumerate(items)]
-    for task, done in _spread(function, todo, shared, None, after_crash, num_gpus) if todo else ():
-        yield task.item, done.result
-
-
-def run_tasks(stage, unit, function, items, *shared):  # type: ignore
-    return run(stage, function, list(items), *shared, unit=unit).peak_gib
-
-
-peak_memory_gib = _peak_memory_gib

@@ -19,7 +19,8 @@ from typing import Any
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
-from deeped_ray.running.local_ray import LocalRay, executable, local_ray, open_url
+from deeped_ray.running.http import open_url
+from deeped_ray.running.local_ray import LocalRay, executable, local_ray
 from deeped_ray.serving.local import deploy
 from deeped_ray.types import DeepEdError
 

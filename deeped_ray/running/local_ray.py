@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from deeped_ray.running.http import open_url as open_url  # demo.py takes it from here
+from deeped_ray.running.http import open_url
 from deeped_ray.types import DeepEdError
 
 START_TIMEOUT_S = 90

@@ -12,7 +12,7 @@ import ray
 
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running import logs, metrics
-from deeped_ray.running.local_ray import open_url
+from deeped_ray.running.http import open_url
 from deeped_ray.running.metrics import METRICS
 from deeped_ray.running.progress import Progress
 from deeped_ray.running.tasks import spread

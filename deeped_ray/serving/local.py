@@ -2,15 +2,16 @@
 
 import json
 import os
-import subprocess
 import time
+import urllib.error
 import urllib.request
 from contextlib import suppress
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
 from deeped_ray.running.http import open_url
-from deeped_ray.running.local_ray import LocalRay, executable, free_ports
+from deeped_ray.running.local_ray import LocalRay, free_ports
 from deeped_ray.serving.config import AppArgs, config_for
 from deeped_ray.types import DeepEdError
 
@@ -41,14 +42,11 @@ def deploy(ray: LocalRay, kb: Path, *, port: int | None = None, **deployment: An
 
 
 def run_serve(ray: LocalRay, config: Path) -> None:
-    """`serve run CONFIG`. If the app runs already, it is changed to what the file says."""
-    environment = {**ray.environment, "RAY_ADDRESS": ray.gcs_address}
-    command = [executable("serve"), "run", str(config), "--non-blocking"]
-    run = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    if run.returncode:
-        raise DeepEdError(f"`serve run` failed:\n{run.stdout}")
+    """What `serve deploy CONFIG` does, without starting another Python. If the app runs already, it is changed."""
+    try:
+        _ask_serve(ray, data=config.read_bytes()).close()
+    except urllib.error.HTTPError as error:
+        raise DeepEdError(f"Ray Serve refused {config}:\n{error.read().decode()}") from error
 
 
 def _wait_until_healthy(ray: LocalRay, url: str, *, timeout_s: float = 120) -> None:
@@ -73,10 +71,14 @@ def _deploy_failure(ray: LocalRay) -> str | None:
 
 def applications(ray: LocalRay) -> dict[str, Any]:
     """What Serve runs, as its dashboard reports it."""
-    token = Path(ray.environment["RAY_AUTH_TOKEN_PATH"]).read_text()
-    request = urllib.request.Request(
-        f"{ray.dashboard_url}/api/serve/applications/", headers={"Authorization": f"Bearer {token}"}
-    )
-    with open_url(request, timeout_s=5.0) as reply:
+    with _ask_serve(ray) as reply:
         found: dict[str, Any] = json.load(reply)["applications"]
         return found
+
+
+def _ask_serve(ray: LocalRay, *, data: bytes | None = None) -> HTTPResponse:
+    """Get what Serve runs, or put what it should run."""
+    token = Path(ray.environment["RAY_AUTH_TOKEN_PATH"]).read_text()
+    url, headers = f"{ray.dashboard_url}/api/serve/applications/", {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(url, data, headers, method="PUT" if data else "GET")
+    return open_url(request, timeout_s=60.0 if data else 5.0)

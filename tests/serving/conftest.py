@@ -72,11 +72,15 @@ class Served:
             yield
         finally:
             self._deploy({}, {})
-            wait_until(lambda: applications(self.ray)["linker"]["status"] == "RUNNING", "the service is as before")
+            wait_until(self._is_usual, "the service is as before")
 
     def _deploy(self, args: dict[str, Any], deployment: dict[str, Any]) -> None:
         args, deployment = {"kb": str(self.kb)} | args, {"autoscaling_config": ONE_OR_TWO} | deployment
         run_serve(self.ray, write_config(self.ray.log.with_name("changed.yaml"), self.port, args, **deployment))
+
+    def _is_usual(self) -> bool:
+        replies = [httpx.get(f"{self.url}/version", trust_env=False, timeout=60) for _ in range(10)]
+        return all(reply.json().get("model") == "global" for reply in replies)
 
     def wait_for_replicas(self, number: int, *, without: int = -1) -> None:
         wait_until(lambda: len(self.ready() - {without}) >= number, f"{number} replicas besides {without}")

@@ -98,23 +98,6 @@ def test_a_killed_replica_fails_no_request_that_begins_after(served: Served) -> 
     assert len(load.failures) <= 8  # no more than the victim had in hand
 
 
-def test_a_new_version_is_swapped_in_and_back_without_a_failed_request(
-    served: Served, mini_kb: KnowledgeBase, tmp_path: Path
-) -> None:
-    another = tmp_path / "another"
-    shutil.copytree(mini_kb.root, another)
-    (tmp_path / "token").write_text(TOKEN)
-    args = {"kb": str(another), "model": "local", "token_file": str(tmp_path / "token")}
-    with Load.on(served.url, clients=4) as load:
-        load.wait_for(50)
-        with served.changed(args, autoscaling_config=ONE_OR_TWO | {"max_replicas": 1}):
-            load.wait_for_model("local")
-            with_and_without = status_of(f"{served.url}/link", **WITH_TOKEN), status_of(f"{served.url}/link")
-        load.wait_for_model("global")
-    assert load.failures == []
-    assert with_and_without == (200, 401)
-
-
 def test_a_small_queue_refuses_with_retry_after(served: Served) -> None:
     async def ask() -> list[httpx.Response]:
         async with httpx.AsyncClient(base_url=served.url, timeout=60, trust_env=False) as client:
@@ -129,6 +112,23 @@ def test_a_small_queue_refuses_with_retry_after(served: Served) -> None:
         wait_until(refused, "some of 50 requests are refused")
         assert {reply.headers.get("Retry-After") for reply in refused()} == {"1"}
     wait_until(lambda: not refused(), "all of 50 requests are answered")
+
+
+def test_a_new_version_is_swapped_in_without_a_failed_request(
+    served: Served, mini_kb: KnowledgeBase, tmp_path: Path
+) -> None:
+    another = tmp_path / "another"
+    shutil.copytree(mini_kb.root, another)
+    (tmp_path / "token").write_text(TOKEN)
+    args = {"kb": str(another), "model": "local", "token_file": str(tmp_path / "token")}
+    with Load.on(served.url, clients=4) as load:
+        load.wait_for(50)
+        with served.changed(args, autoscaling_config=ONE_OR_TWO | {"max_replicas": 1}):
+            load.wait_for_model("local")
+            with_and_without = status_of(f"{served.url}/link", **WITH_TOKEN), status_of(f"{served.url}/link")
+        load.wait_for_model("global")
+    assert load.failures == []
+    assert with_and_without == (200, 401)
 
 
 def test_two_hundred_clients_at_once_are_all_answered(served_url: str) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.serving.api import create_api
 from deeped_ray.serving.app import read_token
+from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.service import LinkingService
 from deeped_ray.serving.work import layers
 from deeped_ray.types import DeepEdError
@@ -121,6 +123,14 @@ def test_a_replica_that_links_differently_than_at_its_start_is_not_well(
     replies = ask(service, *probes)
     assert [reply.status_code for reply in replies] == [503] * 4
     assert "Self-check failed" in replies[0].json()["detail"]
+
+
+def test_a_linker_that_links_no_title_to_itself_does_not_start(
+    mini_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LinkingService, "_answers_to", lambda *_: [("Montreal", "Toronto")])
+    with pytest.raises(DeepEdError, match=r"Self-check failed: the linker links none of .* Retrain it with"):
+        LinkingService(AppArgs(kb=str(mini_kb.root)))
 
 
 @pytest.mark.parametrize("content_type", ["", "application/x-www-form-urlencoded", "application/json"])

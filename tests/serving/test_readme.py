@@ -1,4 +1,4 @@
-"""The README's curl examples, sent as they are printed."""
+"""The curl examples of the README and the docs, sent as they are printed."""
 
 import itertools
 import re
@@ -8,17 +8,19 @@ from pathlib import Path
 import httpx
 import pytest
 
-README = (Path(__file__).parent.parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent.parent
 SERVER = "http://127.0.0.1:8000"
-EXAMPLES = re.findall(r"^curl -s (.*?)(?=^curl|^```)", README, re.MULTILINE | re.DOTALL)
+PAGES = [path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))]
+# an example goes on as long as lines are indented
+EXAMPLES = [found for page in PAGES for found in re.findall(r"^curl -s (.*?)(?=^\S)", page, re.MULTILINE | re.DOTALL)]
 
 
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) >= 8
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_of_the_readme_works_as_printed(client: httpx.Client, example: str) -> None:
+@pytest.mark.parametrize("example", sorted(set(EXAMPLES)))
+def test_an_example_works_as_printed(client: httpx.Client, example: str) -> None:
     words = shlex.split(example.replace("\\\n", " "), comments=True)
     url = next(word for word in words if word.startswith(SERVER)).removeprefix(SERVER)
     options = dict(itertools.pairwise(words))

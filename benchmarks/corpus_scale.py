@@ -6,6 +6,7 @@ Ingests a quarter, a half and all of a multistream dump, and prints what each co
 megabyte. docs/scale.md takes its figures from here.
 """
 
+import resource
 import tempfile
 import time
 from pathlib import Path
@@ -20,7 +21,6 @@ from deeped_ray.corpus.wikidump import cut_dump
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.cluster import ensure_ray
 from deeped_ray.running.console import table
-from deeped_ray.running.tasks import peak_memory_gib
 from deeped_ray.storage.location import Location
 
 FRACTIONS = (0.25, 0.5, 1.0)
@@ -49,7 +49,7 @@ def measure(dump: Path, folder: Path) -> dict[str, Any]:
         "dump_mb": dump.stat().st_size / 1e6,
         "seconds": seconds,
         "worker_gib": summary["peak_worker_gib"],
-        "driver_gib": peak_memory_gib(),
+        "driver_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
         "pages_mb": parts["pages"] / 1e6,
         "corpus_mb": parts["corpus"] / 1e6,
         **{name: summary[name] for name in ("pages", "links", "entities", "mentions", "tokens")},

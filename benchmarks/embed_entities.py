@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from _harness import finish, parser_of
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.embeddings import closed_form, reference
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
 from deeped_ray.embeddings.evidence import PAGE, PAGE_AND_LINKS, Evidence, EvidenceReader

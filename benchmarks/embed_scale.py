@@ -13,7 +13,7 @@ import numpy as np
 import ray
 from _harness import finish, parser_of
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.embeddings import trainer
 from deeped_ray.embeddings.config import Methods, ShardConfig
 from deeped_ray.embeddings.words import Words

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from _harness import parser_of
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.embeddings import closed_form, reference
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
 from deeped_ray.embeddings.evidence import Evidence, EvidenceReader

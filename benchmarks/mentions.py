@@ -19,12 +19,11 @@ import numpy as np
 import pyarrow as pa
 from _harness import finish, parser_of
 
-from deeped_ray.corpus.priors import MentionTable, join_folded, reduce_mentions
-from deeped_ray.corpus.shuffle import spill_by_hash
+from deeped_ray.corpus.priors import MentionTable, join, reduce
+from deeped_ray.corpus.shuffle import Shuffle
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.knowledge.strings import hashes_of, read_strings, write_hashed_strings
+from deeped_ray.knowledge.strings import hashes_of
 from deeped_ray.running.progress import Progress
-from deeped_ray.storage.arrays import concatenate_arrays, concatenate_offsets
 from deeped_ray.storage.location import Location
 
 SYLLABLES = [
@@ -64,8 +63,8 @@ def name_of(number: int) -> str:
 def write_table(folder: Path, num_mentions: int) -> None:
     """The mention table of ingest, by its own reducers, with three candidates a mention."""
     progress = Progress("write", "mentions", num_mentions)
-    paths = []
-    num_partitions = max(1, num_mentions // LOT)
+    shuffle = Shuffle(Location(folder), max(1, num_mentions // LOT))
+    lots = []
     for start in range(0, num_mentions, LOT):
         numbers = np.arange(start, min(start + LOT, num_mentions))
         names = [name_of(int(number)) for number in numbers]
@@ -79,20 +78,15 @@ def write_table(folder: Path, num_mentions: int) -> None:
                 "count": np.tile([5.0, 3.0, 1.0], len(names)),
             }
         )
-        paths.append(Location(folder / f"{start:010d}.spill"))
-        spill_by_hash(paths[-1], table, num_partitions)
+        lots.append(f"{start:010d}")
+        shuffle.spill(lots[-1], table)
         progress.advance(len(names))
-    pieces = [folder / f"piece-{partition:04d}" for partition in range(num_partitions)]
-    progress = Progress("reduce", "partitions", num_partitions)
+    pieces = [folder / f"piece-{partition:04d}" for partition in range(shuffle.num_partitions)]
+    progress = Progress("reduce", "partitions", len(pieces))
     for partition, piece in enumerate(pieces):
-        reduce_mentions(paths, partition, folder, piece.name)
+        reduce(shuffle.gather(lots, partition), piece)
         progress.advance()
-    concatenate_offsets([Path(f"{piece}.offsets.npy") for piece in pieces], folder / "mentions.offsets.npy")
-    for column in ("entities", "priors", "counts"):
-        concatenate_arrays([Path(f"{piece}.{column}.npy") for piece in pieces], folder / f"mentions.{column}.npy")
-    hashes = np.concatenate([np.load(f"{piece}.hashes.npy") for piece in pieces])
-    write_hashed_strings(folder, "mentions", hashes, pa.chunked_array([read_strings(folder, p.name) for p in pieces]))
-    join_folded(pieces, folder)
+    join(pieces, folder)
 
 
 def write_sqlite(path: Path, table: MentionTable, names: list[str]) -> sqlite3.Connection:

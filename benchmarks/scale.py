@@ -35,7 +35,8 @@ from link import MENTIONS, of_equal_size
 
 from deeped_ray.corpus.config import LOT, CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
-from deeped_ray.corpus.shuffle import gather, spill
+from deeped_ray.corpus.inputs import Inputs
+from deeped_ray.corpus.shuffle import Shuffle
 from deeped_ray.corpus.wikidump import DumpStats, cut_dump, read_dump, read_siteinfo
 from deeped_ray.corpus.wikitext import parse_page
 from deeped_ray.embeddings.config import ShardConfig
@@ -161,7 +162,7 @@ def measure_build(dump: Path, folder: Path, words: WordVectorConfig, num_workers
     sizes = {
         "mixed": dump.name == MIXED,
         "dump_mb": dump.stat().st_size / 1e6,
-        "partition_bytes": dump.stat().st_size / config.num_partitions(),
+        "partition_bytes": dump.stat().st_size / Inputs.find(config).num_partitions,
         "words": summary["tokens"],
         "titles": summary["pages"],
         "targets": sum(pq.read_metadata(str(file)).num_rows for file in kb.open("pages").files("titles-*.parquet")),
@@ -245,12 +246,12 @@ def measure_training(args: argparse.Namespace, folder: Path) -> Iterator[Row]:
 def measure_reads(folder: Path, *, num_files: int = 100, num_partitions: int = 400) -> Row:
     """What a reducer pays for each file that it takes its few rows from: as many as shards of the dump."""
     rows = 10 * num_partitions
-    spilled = pa.table({"hash": np.arange(rows, dtype=np.uint64), "count": np.ones(rows)})
-    files = [Location(folder / f"{number}.arrow") for number in range(num_files)]
-    for file in files:
-        spill(file, spilled, np.arange(rows) % num_partitions, num_partitions)
+    spilled = pa.table({"id": np.arange(rows), "count": np.ones(rows)})
+    shuffle, names = Shuffle(Location(folder), num_partitions), [f"{number}" for number in range(num_files)]
+    for name in names:
+        shuffle.spill_by_id(name, spilled, num_ids=rows)
     reads = 10 * num_files
-    _, cost = measured(lambda: [gather(files, partition) for partition in range(10)], 0)
+    _, cost = measured(lambda: [shuffle.gather(names, partition) for partition in range(10)], 0)
     return {"stage": "reads", "size": reads, "reads": reads, **cost}
 
 

@@ -130,9 +130,9 @@ def _config(args: argparse.Namespace, *configs: type[Any]) -> list[Any]:
 
 
 def _link(args: argparse.Namespace) -> Answer:
-    from deeped_ray.evaluation.tables import describe
     from deeped_ray.linking.detection import DetectionConfig
     from deeped_ray.linking.linker import Linker
+    from deeped_ray.linking.views import describe
 
     text = sys.stdin.read() if args.text == "-" else args.text
     linker = Linker.open(args.kb, args.model, detection=_config(args, DetectionConfig)[0])

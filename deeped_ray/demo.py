@@ -19,9 +19,11 @@ from typing import Any
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
+from deeped_ray.linking.views import linked_text
+from deeped_ray.running.console import stdout_style
 from deeped_ray.running.local_ray import LocalRay, executable, local_ray, open_url
 from deeped_ray.serving.local import deploy
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import Candidate, DeepEdError, Prediction
 
 ROOT = Path(__file__).resolve().parent.parent
 SENTENCE = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
@@ -65,7 +67,8 @@ def run_demo(kb: Path, *, port: int | None, keep_serving: bool) -> None:
         _say("deploying serve.app:build")
         url = deploy(ray, kb, port=port)
         _say(f"POST {url}/link")
-        print(render(SENTENCE, post_link(url, SENTENCE)))
+        answers = linked_text(SENTENCE, post_link(url, SENTENCE), style=stdout_style())
+        print(f"\n{answers}\n")
         run_job(ray, kb, "evaluate")
         print(f"done in {time.monotonic() - start:.0f} s; knowledge base: {kb}")
         if keep_serving:
@@ -104,38 +107,18 @@ def submit(ray: LocalRay, entrypoint: list[str]) -> None:
         raise DeepEdError(f"`{' '.join(entrypoint)}` failed. Its last output:\n{tail}")
 
 
-def post_link(url: str, text: str) -> list[dict[str, Any]]:
+def post_link(url: str, text: str) -> list[Prediction]:
     body = json.dumps({"text": text}).encode()
     request = urllib.request.Request(f"{url}/link", body, {"Content-Type": "application/json"})
     with open_url(request, timeout_s=30.0) as reply:
-        answers: list[dict[str, Any]] = json.load(reply)["mentions"]
-    return answers
+        return [_prediction(answer) for answer in json.load(reply)["mentions"]]
 
 
-def render(text: str, answers: list[dict[str, Any]]) -> str:
-    """The sentence with its links in place, then why each name means what it means."""
-    linked, position = "", 0
-    for answer in answers:
-        title = answer["entity"]["title"] if answer["entity"] else "?"
-        linked += f"{text[position : answer['start']]}[{answer['surface']} => {title}]"
-        position = answer["end"]
-    lines = ["", f"  {linked}{text[position:]}", ""]
-    for answer in answers:
-        if answer["entity"] is None:
-            lines.append(f"  {answer['surface']}: {answer['reason']}")
-            continue
-        usual = max(answer["candidates"], key=lambda candidate: candidate["prior"])
-        words = " ".join(word["word"] for word in answer["attended"][:6])
-        overruled = (
-            ""
-            if usual["title"] == answer["entity"]["title"]
-            else f"; usually {usual['title']} ({usual['prior']:.0%} of links)"
-        )
-        lines.append(
-            f"  {answer['surface']}: {answer['entity']['title']} ({answer['entity']['prior']:.0%} of links{overruled})"
-        )
-        lines.append(f"    looked at: {words}")
-    return "\n".join(lines)
+def _prediction(answer: dict[str, Any]) -> Prediction:
+    candidates = tuple(Candidate(**candidate) for candidate in answer["candidates"])
+    attended = tuple((each["word"], each["weight"]) for each in answer["attended"])
+    place = answer["start"], answer["end"], answer["surface"]
+    return Prediction(*place, candidates, attended, reason=answer["reason"])
 
 
 def wait_for_interrupt(url: str, ray: LocalRay) -> None:

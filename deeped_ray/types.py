@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+LinkerKind = Literal["prior", "local", "global"]
+"""The prior p(e|m) alone, the local model of section 4, or the global model of section 5."""
 _CREDENTIALS = re.compile(  # one slash where a URI was taken for a path
     r"""(?P<user>:/{1,2})[^\s"']*@|(?P<option>[?&][^\s"'=&]*(?:key|token|secret|password|sig)[^\s"'=&]*=)[^\s"'&]*""",
     re.IGNORECASE,
@@ -53,19 +55,21 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A surface string in a document; `gold` is its annotated title where known."""
+    """A piece of a document's text that names something; `gold` is the title people annotated it with, if they did."""
 
     start: int
     end: int
     gold: str | None = None
     gold_page_id: int | None = None
-    """The annotated page's id, where the data set gives it: titles change, ids do not."""
+    """Page id of the annotated entity, if the data set gives it. Titles change, ids do not."""
     number: int = -1
-    """Place among all annotated mentions of the document, those outside Wikipedia included; -1 if it is not known."""
+    """Position among all annotated mentions of the document, including those outside Wikipedia; -1 if not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
+    """A text with the mentions to link."""
+
     name: str
     text: str
     mentions: tuple[Mention, ...]
@@ -76,26 +80,26 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An entity proposed for a mention, with the parts of its score."""
+    """An entity that a mention may mean, with the parts of its score."""
 
     title: str
     page_id: int
     url: str
     prior: float
-    """p(e|m); 0 for an entity that was found because its name resembles the mention."""
+    """p(e|m); 0 for an entity that was found only because its name resembles the mention."""
     local: float
-    """Psi(e, c): what the attended context words say (section 4)."""
+    """Psi(e, c): how well the entity fits the attended context words (section 4)."""
     coherence: float | None
-    """Marginal belief after message passing between the mentions (section 5); None for a purely local model."""
+    """Belief after message passing between the mentions (section 5); None for the local model and the prior."""
     score: float
-    """rho: f's combination of the above; the answer is the candidate with the highest."""
+    """rho: f combines the values above. The candidate with the highest score is the answer."""
     probability: float
-    """Softmax over the candidates of the scores, in units of the margin if there was one; not calibrated."""
+    """Softmax of the scores over the candidates, in units of the training margin if there was one. Not calibrated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The answer for one mention: best candidate first; `reason` says why there is none, though there be candidates."""
+    """The answer for one mention. Best candidate first. If no candidate is good enough, `reason` says why."""
 
     start: int
     end: int
@@ -104,17 +108,28 @@ class Prediction:
     attended: tuple[tuple[str, float], ...] = field(default=())
     """Context words with their attention weights, heaviest first."""
     support: tuple[tuple[int, float], ...] = field(default=())
-    """Other mentions, by place, with how far their answers speak for this one rather than for the runner-up, or,
-    below 0, against it (Phi, section 5); weightiest first. Nothing where there is but one candidate."""
+    """How much other mentions, given by position, favour this answer over the second-best candidate (Phi, section 5).
+    Negative: they favour the second-best. Strongest first. Empty if there is only one candidate."""
     reason: str | None = None
 
     @property
-    def best(self) -> Candidate | None:
+    def entity(self) -> Candidate | None:
+        """The best candidate; None if the mention is not linked."""
         return self.candidates[0] if self.candidates and self.reason is None else None
 
+    @property
+    def probability(self) -> float:
+        """Probability of the entity; 0 if the mention is not linked."""
+        return self.entity.probability if self.entity else 0.0
+
+    @property
+    def best(self) -> Candidate | None:
+        """The old name of `entity`."""
+        return self.entity
+
     def at_least(self, threshold: float) -> "Prediction":
-        """The same, or no answer where the best candidate is less probable than this."""
-        if self.best is None or self.best.probability >= threshold:
+        """The same prediction, or one without an entity if its probability is below the threshold."""
+        if self.entity is None or self.probability >= threshold:
             return self
-        reason = f"the best candidate has a probability of {self.best.probability:.3f}, below the threshold {threshold}"
+        reason = f"the best candidate has a probability of {self.probability:.3f}, below the threshold {threshold}"
         return replace(self, reason=reason)

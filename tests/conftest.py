@@ -24,9 +24,9 @@ os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.2")
 import pyarrow.parquet as pq
 import ray
 
-from deeped_ray.corpus import entities, shuffle
+from deeped_ray.corpus import catalogue, titles
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.config import CorpusConfig
-from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings.config import ShardConfig
 from deeped_ray.embeddings.index import IndexConfig, build_index
@@ -142,15 +142,13 @@ def shared_data() -> Path:
 
 def make_catalogue(folder: Path, pages: list[Page], *, min_links_without_page: int = 0) -> Catalogue:
     """A catalogue of a few pages, by the same steps as ingest."""
-    table = entities.title_rows(pages)
-    shuffle.spill(Location(folder / "titles.spill"), table, np.zeros(len(table), dtype=np.int64), 1)
-    entities.merge_titles([Location(folder / "titles.spill")], 0, folder / "merged.parquet")
+    titles.reduce(titles.rows(pages), folder / "merged.parquet")
     merged = pq.read_table(folder / "merged.parquet")
-    resolution = entities.resolve(merged, min_links_without_page=min_links_without_page)
-    entities.write_names(folder, merged, resolution)
-    zeros = np.zeros(len(resolution.row_of_entity), dtype=np.int64)
-    is_person = entities.persons_of(merged, resolution)
-    entities.write_entities(folder, merged, resolution, num_links=zeros, num_words=zeros, is_person=is_person)
+    resolution = titles.resolve(merged, min_links_without_page=min_links_without_page)
+    titles.join(folder, resolution)
+    zeros = np.zeros(resolution.num_entities, dtype=np.int64)
+    is_person = resolution.column("is_person")
+    catalogue.write(folder, resolution, num_links=zeros, num_words=zeros, is_person=is_person)
     return Catalogue(Part("corpus", "0", Location(folder), {}))
 
 

@@ -60,7 +60,7 @@ def test_mention_lists_candidates_with_priors(kb: str, capsys: pytest.CaptureFix
     assert (found["mention"], found["rule"], found["candidates"][0]["title"]) == ("Apple", "exact", "Apple Inc.")
     assert sum(row["prior"] for row in found["candidates"]) == pytest.approx(1, abs=1e-3)
     assert "'Apple' (lower-cased), " in run(capsys, "mention", "--kb", kb, "aPPle")[1]
-    assert "never occurs" in run(capsys, "mention", "--kb", kb, "Zorblatt")[1]
+    assert "never a link or a title" in run(capsys, "mention", "--kb", kb, "Zorblatt")[1]
 
 
 def test_neighbors_are_entities_or_words(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,7 +134,7 @@ def test_info_shows_what_is_damaged_or_stale(
         (["mention", "--kb", "nowhere", "Apple"], "No knowledge base at"),
         (["info", "."], "holds no parts"),
         (["detect", "--kb", "{kb}"], "Give either a text or --dataset"),
-        (["detect", "--kb", "{kb}", "--min-name-share", "2", "x"], "--min-name-share must lie between 0 and 1"),
+        (["detect", "--kb", "{kb}", "--set", "min_name_share=2", "x"], "`min_name_share` must lie between 0 and 1"),
         (["detect", "--kb", "{kb}", "--dataset", "aida:nowhere"], "nowhere: "),
         (["evaluate", "--kb", "{kb}", "--dataset", "aida:nowhere"], "nowhere: "),
         (

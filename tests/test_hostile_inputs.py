@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.config import CorpusConfig
-from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.wikidump import DumpStats, read_dump
 from deeped_ray.evaluation.datasets import read_dataset

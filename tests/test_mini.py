@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.pages import page_shards, read_pages
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.corpus.wikidump import DumpStats, read_dump

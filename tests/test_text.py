@@ -1,4 +1,28 @@
-from deeped_ray.text import content_words, is_content_word, normalize_mention, normalize_title, tokenize
+import itertools
+import re
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deeped_ray.text import (
+    Spans,
+    content_words,
+    hash_tokens,
+    is_content_word,
+    normalize_mention,
+    normalize_title,
+    tokenize,
+    unit_spans,
+    word_spans,
+)
+
+_UNIT = re.compile(r"\w[\w\u0300-\u036f]*|[^\w\s]|[\n\r\v\f\x85\u2028\u2029]")
+TEXTS = st.text(st.one_of(st.characters(), st.sampled_from("a1_ .\n\u0301\u0308é\u2029")))
+
+
+def places(spans: Spans) -> list[tuple[int, int]]:
+    return list(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True))
 
 
 def test_tokens_are_unicode_word_runs_with_offsets() -> None:
@@ -20,3 +44,36 @@ def test_titles_follow_mediawiki() -> None:
 
 def test_mentions_keep_their_case() -> None:
     assert normalize_mention(" new\n York ") == "new York"
+
+
+@settings(deadline=None, max_examples=200)
+@given(TEXTS)
+def test_words_in_bulk_are_those_of_the_plain_tokenizer(text: str) -> None:
+    spans, tokens = word_spans(text), list(tokenize(text))
+    assert places(spans) == [(token.start, token.end) for token in tokens]
+    assert spans.hashes.tolist() == hash_tokens([token.word for token in tokens]).tolist()
+
+
+@settings(deadline=None, max_examples=200)
+@given(TEXTS)
+def test_units_are_those_of_the_pattern_and_equal_ones_have_equal_hashes(text: str) -> None:
+    units = unit_spans(text)
+    assert places(units) == [match.span() for match in _UNIT.finditer(text)]
+    strings = [text[start:end] for start, end in places(units)]
+    assert hash_tokens(strings).tolist() == units.hashes.tolist()
+    assert len(set(strings)) == len(set(units.hashes.tolist()))
+
+
+def test_units_know_whether_white_space_stands_before_them() -> None:
+    assert unit_spans("U.S. is").is_spaced.tolist() == [True, False, False, False, True]
+
+
+def test_hashes_of_words_differ() -> None:
+    words = [
+        "".join(letters) for size in range(1, 5) for letters in itertools.product("abcdAB\u0416\u4e2d", repeat=size)
+    ]
+    hashes = hash_tokens(words)
+    assert len(np.unique(hashes)) == len(words)
+    assert len(np.unique(hashes >> np.uint64(40))) > 0.99 * len(
+        words
+    )  # the bits that beginnings of mentions are kept by

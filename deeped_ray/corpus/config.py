@@ -4,16 +4,20 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from deeped_ray.corpus.prior_sources import PriorSource
 from deeped_ray.corpus.priors import MergeRule
-from deeped_ray.corpus.wikidump import find_dumps
-from deeped_ray.mini import MINI_DUMP
 from deeped_ray.running.config import FLAG
-from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 
 LOT = 250_000
 """Names, or distinct (mention, entity) pairs, that a task holds before it spills them."""
+_LEAST = {
+    "min_word_count": 1,
+    "link_window": 2,
+    "min_links_without_page": 0,
+    "memory_gib": 0.5,
+    "shard_mb": 0,
+    "partitions": 0,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,38 +49,25 @@ class CorpusConfig:
     min_links_without_page: Annotated[
         int, "a title without a page is an entity if it is linked this often; 0: never", FLAG
     ] = 2
-    memory_gb: Annotated[
+    memory_gib: Annotated[
         float, "memory a worker may take, in GiB: how finely dump and tables are cut follows from it", FLAG
     ] = 2.0
-    shard_mb: Annotated[float, "megabytes of dump, as on disk, per task; 0: by --memory-gb"] = 0.0
-    partitions: Annotated[int, "reduce tasks; 0: by --memory-gb and the size of the dump"] = 0
+    shard_mb: Annotated[float, "megabytes of dump, as on disk, per task; 0: by memory_gib"] = 0.0
+    partitions: Annotated[int, "reduce tasks; 0: by memory_gib and the size of the dump"] = 0
     strict: Annotated[bool, "fail when a stretch of the dump is damaged, instead of skipping it"] = False
 
     def __post_init__(self) -> None:
-        if self.min_word_count < 1 or self.link_window < 2 or self.min_links_without_page < 0:
-            raise DeepEdError(
-                "--min-word-count must be at least 1, --link-window at least 2, --min-links-without-page at least 0."
-            )
-        if self.memory_gb < 0.5 or self.shard_mb < 0 or self.partitions < 0:
-            raise DeepEdError("--memory-gb must be at least 0.5, --shard-mb and --partitions at least 0.")
-
-    def dumps(self) -> list[Location]:
-        return find_dumps(self.dump) if self.dump else [Location(MINI_DUMP)]
-
-    def sources(self) -> list[PriorSource]:
-        return [PriorSource.open(spec) for spec in self.priors]
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise DeepEdError(f"`{name}` must be at least {least}, not {getattr(self, name)}.")
 
     @property
     def memory_bytes(self) -> int:
-        return int(self.memory_gb * 2**30)
+        return int(self.memory_gib * 2**30)
 
     @property
     def shard_bytes(self) -> int:
         return math.ceil(self.shard_mb * 2**20) or shard_bytes_for(self.memory_bytes)
-
-    def num_partitions(self) -> int:
-        total = sum(path.num_bytes() for path in [*self.dumps(), *(source.path for source in self.sources())])
-        return self.partitions or partitions_for(total, self.memory_bytes)
 
 
 def shard_bytes_for(memory_bytes: int) -> int:

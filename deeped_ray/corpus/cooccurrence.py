@@ -1,95 +1,118 @@
-"""#(w, e): the words of an entity's own page and of the windows around links to it (section 3).
+"""#(w, e): the words of an entity's own page and of the windows around links to it (section 3); and who links to whom.
 
-Both are kept as CSR arrays `<source>.offsets/.words/.counts.npy`, one row per entity, words by rising id.
+page_words.*, link_words.*    CSR: row of an entity -> word ids, rising, and their counts
+links.*                       CSR: row of an entity -> entities its page links to, rising (`.words`), and their counts
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from deeped_ray.corpus.shuffle import gather
+from deeped_ray.corpus.pages import Ids, Links, Lot
+from deeped_ray.corpus.vocabulary import Vocabulary
+from deeped_ray.knowledge.csr import Csr, join_csr, write_csr
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.storage.location import Location
-from deeped_ray.types import Link
+from deeped_ray.text import word_spans
 
-PAGE_WORDS, LINK_WORDS = "page_words", "link_words"
-_WORD = re.compile(r"(\w+)")
+PAGE_WORDS, LINK_WORDS, GRAPH = "page_words", "link_words", "links"
+TABLES = (PAGE_WORDS, LINK_WORDS, GRAPH)
+_COLUMNS = ("words", "counts")
+Pairs = tuple[Ids, Ids]
 
-Ids = npt.NDArray[np.int64]
 
-
-class TokenizedText(NamedTuple):
-    """All words of a text, as ids of the corpus vocabulary (-1 outside it), with their places."""
+class Tokens(NamedTuple):
+    """All words of a lot's texts, with their places."""
 
     ids: Ids
+    """In the vocabulary of the corpus; -1 outside it."""
     starts: Ids
     ends: Ids
+    borders: Ids
+    """Words of page i are [borders[i], borders[i + 1])."""
 
 
-def tokenize_to_ids(text: str, vocabulary: dict[str, int]) -> TokenizedText:
-    """`text.tokenize` in bulk: splitting at words and adding up lengths is several times faster than one match at a time."""
-    pieces = _WORD.split(text)
-    borders = np.cumsum(np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces)))
-    words = pieces[1::2]
-    ids = np.fromiter((vocabulary.get(word, -1) for word in words), dtype=np.int64, count=len(words))
-    return TokenizedText(ids, borders[:-1:2], borders[1::2])
+def tokens_of(lot: Lot, vocabulary: Vocabulary) -> Tokens:
+    spans = word_spans(lot.text)
+    borders = np.searchsorted(spans.starts, lot.borders)
+    return Tokens(vocabulary.find(spans.hashes), spans.starts, spans.ends, borders)
 
 
-def link_words(tokens: TokenizedText, links: Sequence[Link], *, window: int) -> tuple[Ids, Ids]:
-    """(position of a link, word id) for all vocabulary words in the windows around links.
+def page_words(lot: Lot, tokens: Tokens, owners: Ids, vocabulary: Vocabulary) -> Pairs:
+    """(entity, word) for the words of every page and of its title; `owners` has the entity of each page, or -1."""
+    titles = word_spans("\n".join(lot.titles))
+    borders = np.cumsum([len(title) + 1 for title in lot.titles])
+    title_page = np.searchsorted(borders, titles.starts, side="right")
+    entities = np.append(np.repeat(owners, np.diff(tokens.borders)), owners[title_page])
+    words = np.append(tokens.ids, vocabulary.find(titles.hashes))
+    is_counted = (entities >= 0) & (words >= 0)
+    return entities[is_counted], words[is_counted]
+
+
+def link_words(tokens: Tokens, links: Links, *, window: int) -> Pairs:
+    """(entity, word) for the words around every link to it."""
+    place, words = words_around(tokens, links, window=window)
+    return links.entity[place], words
+
+
+def words_around(tokens: Tokens, links: Links, *, window: int) -> Pairs:
+    """(place of a link, word) for all vocabulary words in the windows around links.
 
     A window is the `window // 2` words on each side, counted before stop words are left out; the link's own words are
-    not part of it.
+    not part of it. A window ends with its page.
     """
     half = window // 2
-    num_left = np.searchsorted(tokens.ends, [link.start for link in links], side="right")
-    first_right = np.searchsorted(tokens.starts, [link.end for link in links], side="left")
+    num_left = np.searchsorted(tokens.ends, links.start, side="right")
+    first_right = np.searchsorted(tokens.starts, links.end, side="left")
     places = np.concatenate(
         [num_left[:, None] - np.arange(half, 0, -1), first_right[:, None] + np.arange(half)], axis=1
-    )
-    is_inside = (places >= 0) & (places < len(tokens.ids))
-    words = np.where(
-        is_inside, tokens.ids[np.clip(places, 0, max(len(tokens.ids) - 1, 0))] if len(tokens.ids) else -1, -1
-    )
-    position, _ = np.nonzero(words >= 0)
-    return position, words[words >= 0]
+    )  # [links, words]
+    first, last = (tokens.borders[links.page + side][:, None] for side in (0, 1))
+    words = np.append(tokens.ids, -1)[np.where((places >= first) & (places < last), places, -1)]
+    place, _ = np.nonzero(words >= 0)
+    return place, words[words >= 0]
 
 
-def count_pairs(entities: Ids, words: Ids) -> pa.Table:
+def edges(links: Links, owners: Ids) -> Pairs:
+    """(entity of a page, entity it links to)."""
+    has_owner = owners[links.page] >= 0
+    return owners[links.page][has_owner], links.entity[has_owner]
+
+
+def rows(pairs: Sequence[Pairs]) -> pa.Table:
     """Distinct (entity, word) pairs with their number."""
+    entities, words = (np.concatenate([np.zeros(0, np.int64), *(pair[side] for pair in pairs)]) for side in (0, 1))
     keys, counts = np.unique((entities << 32) | words, return_counts=True)
     return pa.table({"entity": keys >> 32, "word": keys & 0xFFFFFFFF, "count": counts.astype(np.int64)})
 
 
-def reduce_counts(files: Sequence[Location], partition: int, first_entity: int, last_entity: int, target: Path) -> None:
-    """Task: add up the counts of entities [first, last) and write them as a piece of the CSR arrays, with prefix `target`."""
-    table = gather(files, partition)
+def reduce(table: pa.Table, entities: range, target: Path) -> None:
+    """Add up the counts of these entities, as a piece with prefix `target`."""
     keys, inverse = np.unique((table["entity"].to_numpy() << 32) | table["word"].to_numpy(), return_inverse=True)
     counts = np.bincount(inverse, weights=table["count"].to_numpy(), minlength=len(keys)).astype(np.int32)
-    lengths = np.bincount((keys >> 32) - first_entity, minlength=last_entity - first_entity)
-    np.save(f"{target}.offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
-    np.save(f"{target}.words.npy", (keys & 0xFFFFFFFF).astype(np.int32))
-    np.save(f"{target}.counts.npy", counts)
+    lengths = np.bincount((keys >> 32) - entities.start, minlength=len(entities))
+    write_csr(target, lengths, words=(keys & 0xFFFFFFFF).astype(np.int32), counts=counts)
 
 
-class WordRow(NamedTuple):
-    words: npt.NDArray[np.int32]
-    counts: npt.NDArray[np.int32]
+def join(pieces: Sequence[Path], target: Path) -> None:
+    join_csr(pieces, target, _COLUMNS)
 
 
-class WordCounts:
-    """Reads one source of word-entity counts; word ids are rows of the corpus vocabulary."""
+class WordCounts(Csr):
+    """Reads one of the tables: `words, counts = table.row(entity)`; word ids are rows of the corpus vocabulary."""
 
     def __init__(self, part: Part, name: str) -> None:
-        self.offsets = part.array(f"{name}.offsets")
-        self.words = part.array(f"{name}.words")
-        self.counts = part.array(f"{name}.counts")
+        super().__init__(part, name, _COLUMNS)
+        self.words, self.counts = self.columns
 
-    def __getitem__(self, entity_id: int) -> WordRow:
-        cells = slice(int(self.offsets[entity_id]), int(self.offsets[entity_id + 1]))
-        return WordRow(self.words[cells], self.counts[cells])
+
+def totals(folder: Path, num_entities: int) -> dict[str, Ids]:
+    """Links to every entity, and words of its page."""
+    part = Part("corpus", "", Location(folder), {})
+    graph, pages = WordCounts(part, GRAPH), WordCounts(part, PAGE_WORDS)
+    num_links = np.bincount(graph.words, weights=graph.counts, minlength=num_entities)
+    num_words = np.add.reduceat(np.append(pages.counts, 0), pages.offsets[:-1]) * (np.diff(pages.offsets) > 0)
+    return {"num_links": num_links.astype(np.int64), "num_words": num_words.astype(np.int64)}

@@ -5,19 +5,20 @@ heldout.parquet     mention, entity it leads to, and the vocabulary words of its
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deeped_ray.corpus.cooccurrence import Ids, TokenizedText, link_words
+from deeped_ray.corpus.cooccurrence import Tokens, words_around
+from deeped_ray.corpus.pages import Bools, Links, Lot
+from deeped_ray.corpus.shuffle import read_merged
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hash64
 from deeped_ray.storage.arrow import read_table
 from deeped_ray.storage.location import Location
-from deeped_ray.types import Link, Page
 
 ONE_OF = 500
 CONTEXT_WORDS = 100
@@ -32,14 +33,6 @@ _SCHEMA = pa.schema(
 )
 
 
-class Row(NamedTuple):
-    page: str
-    start: int
-    mention: str
-    entity: int
-    words: list[int]
-
-
 class HeldOutLink(NamedTuple):
     mention: str
     entity_id: int
@@ -47,37 +40,34 @@ class HeldOutLink(NamedTuple):
     """Ids of the corpus vocabulary."""
 
 
-def is_held_out(title: str, link: Link) -> bool:
+def are_held_out(lot: Lot, links: Links) -> Bools:
     """By a hash of the place, so that it does not depend on how the dump is cut."""
-    return hash64(f"{title}\t{link.start}") % ONE_OF == 0
+    places = zip(links.page.tolist(), (links.start - lot.borders[links.page]).tolist(), strict=True)
+    return np.array([hash64(f"{lot.titles[page]}\t{start}") % ONE_OF == 0 for page, start in places], dtype=bool)
 
 
-def rows_of(
-    page: Page, tokens: TokenizedText, links: Sequence[Link], entities: Ids, is_out: npt.NDArray[np.bool_]
-) -> list[Row]:
-    chosen = np.flatnonzero(is_out).tolist()
-    held_out = [links[place] for place in chosen]
-    position, words = link_words(tokens, held_out, window=CONTEXT_WORDS) if held_out else (np.zeros(0), np.zeros(0))
+def rows(lot: Lot, tokens: Tokens, links: Links) -> list[dict[str, Any]]:
+    place, words = words_around(tokens, links, window=CONTEXT_WORDS)
     return [
-        Row(
-            page.title,
-            link.start,
-            page.text[link.start : link.end],
-            int(entities[place]),
-            words[position == number].tolist(),
-        )
-        for number, (place, link) in enumerate(zip(chosen, held_out, strict=True))
+        {
+            "page": lot.titles[page],
+            "start": start - int(lot.borders[page]),
+            "mention": lot.text[start:end],
+            "entity": entity,
+            "words": words[place == number].tolist(),
+        }
+        for number, (page, start, end, entity) in enumerate(zip(*(column.tolist() for column in links), strict=True))
     ]
 
 
-def write(target: Location, rows: Sequence[Row]) -> None:
+def write(target: Location, rows: Sequence[dict[str, Any]]) -> None:
     with target.writing() as path:
-        pq.write_table(pa.Table.from_pylist([row._asdict() for row in rows], schema=_SCHEMA), path)
+        pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), path)
 
 
 def join(files: Sequence[Location], folder: Path) -> int:
     """All held-out links in one file, by page and place; returns how many."""
-    table = pa.concat_tables([file.reading(read_table) for file in files])
+    table = read_merged(files)
     pq.write_table(table.sort_by([("page", "ascending"), ("start", "ascending")]), folder / "heldout.parquet")
     return int(table.num_rows)
 

@@ -1,59 +1,219 @@
 """Dump -> knowledge base, on Ray: the parts `pages` (parsed text and links) and `corpus` (catalogue, priors, counts).
 
-    parse         one task per shard of the dump: pages with text and links as Parquet; titles and words spilled by hash
-    merge         one task per partition: distinct titles; distinct words with their frequencies
-    resolve       driver: redirects, and which titles are entities, in numpy arrays
-    count         one task per parsed shard: where its links lead; mentions, words and edges spilled by partition
-    sources       one task per shard of every further source of priors
-    reduce        one task per partition: pieces of the mention table and of the CSR arrays, joined by the driver
-    occurrences   one task per parsed shard: on how many pages each mention stands, and on how many as a link
+    parse                one task per shard of the dump: pages with text and links; titles and words spilled by hash
+    merge                one task per partition: distinct titles; distinct words with their frequencies
+    (the driver)         follows redirects, and decides which titles are entities and which words the vocabulary has
+    names                one task per lot of titles: titles and redirects as mentions
+    count                one task per parsed shard: where its links lead; mentions, words and edges spilled by partition
+    sources              one task per shard of every further source of priors
+    reduce               one task per partition: pieces of the mention table and of the CSR arrays
+    (the driver)         joins the pieces
+    occurrences          one task per parsed shard: on which pages mentions stand, and on which as a link
+    reduce occurrences   one task per partition: on how many
 
-Every task writes whole files into the run's folder; after a kill the same command goes on with those that are
-missing. No process holds more than a shard, a partition, or a few numbers per title, and the result does not depend on
-how the dump is cut.
+After a kill, the same command goes on with the tasks that have left no receipt. No process holds more than a shard, a
+partition, or a few numbers per title, and the result does not depend on how the dump is cut.
 """
 
 import logging
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from deeped_ray.corpus.config import CorpusConfig
-from deeped_ray.corpus.counting import count_corpus
-from deeped_ray.corpus.parsing import collect_pages, parse_dump
-from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
+import numpy as np
+
+from deeped_ray.corpus import catalogue, cooccurrence, heldout, occurrences, passes, priors, titles, vocabulary
+from deeped_ray.corpus.config import LOT, CorpusConfig
+from deeped_ray.corpus.cooccurrence import TABLES
+from deeped_ray.corpus.inputs import Inputs
+from deeped_ray.corpus.occurrences import SequenceIndex
+from deeped_ray.corpus.pages import page_shards
+from deeped_ray.corpus.passes import Found
+from deeped_ray.corpus.persons import read_persons
+from deeped_ray.corpus.prior_sources import COUNTS, cut_sources
+from deeped_ray.corpus.shuffle import Shuffle, read_merged
+from deeped_ray.corpus.titles import Names
+from deeped_ray.corpus.wikidump import DumpError, cut_dump
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.parts import Part, share
+from deeped_ray.running import tasks
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
+from deeped_ray.running.tasks import Outcome
+from deeped_ray.storage.location import Location
 
 logger = logging.getLogger(__name__)
 
 
 def build_corpus(kb: KnowledgeBase, config: CorpusConfig, resume: ResumeConfig = NEW_RUN) -> dict[str, Any]:
     """Make the parts that are missing or would come out differently; returns what the knowledge base now holds."""
-    pages_config = {"dumps": [fingerprint(path) for path in config.dumps()]}
-    counts_config = {
-        "min_word_count": config.min_word_count,
-        "link_window": config.link_window,
-        "min_links_without_page": config.min_links_without_page,
-        "priors": [[source.kind, fingerprint(source.path)] for source in config.sources()],
-        "merge_priors": config.merge_priors,
-        "persons": fingerprint(config.persons) if config.persons else None,
-    }
-    cut = [config.shard_bytes, config.num_partitions()]
+    inputs = Inputs.find(config)
+    cut = [config.shard_bytes, config.memory_bytes, inputs.num_partitions]
     peaks = [0.0]
-    if not kb.is_current("pages", config=pages_config, parents=[]):
-        with kb.write("pages", config=pages_config, parents=[]) as folder:
-            work = resume.folder(kb, "parse", [pages_config, cut])
-            peaks.append(parse_dump(config, work))
-            peaks.append(collect_pages(config, work, folder))
+    if not kb.is_current("pages", config=inputs.pages_identity, parents=[]):
+        with kb.write("pages", config=inputs.pages_identity, parents=[]) as folder:
+            work = resume.folder(kb, "parse", [inputs.pages_identity, cut])
+            peaks.append(_make_pages(config, inputs, work, folder))
         work.remove()
-    if not kb.is_current("corpus", config=counts_config, parents=["pages"]):
-        with kb.write("corpus", config=counts_config, parents=["pages"]) as folder:
+    if not kb.is_current("corpus", config=inputs.corpus_identity, parents=["pages"]):
+        with kb.write("corpus", config=inputs.corpus_identity, parents=["pages"]) as folder:
             pages = kb.open("pages")
-            work = resume.folder(kb, "count", [pages.id, counts_config, cut])
-            peaks.append(count_corpus(pages, config, work, folder))
+            work = resume.folder(kb, "count", [pages.id, inputs.corpus_identity, cut])
+            peaks.append(_make_corpus(pages, config, inputs, work, folder))
         work.remove()
-    if max(peaks) > config.memory_gb:
-        logger.warning("a worker took %.2f GiB, more than --memory-gb %g", max(peaks), config.memory_gb)
+    if max(peaks) > config.memory_gib:
+        logger.warning("a worker took %.2f GiB, more than `memory_gib` %g", max(peaks), config.memory_gib)
     return {
         **kb.open("pages").summary(),
         **kb.open("corpus").summary(),
-        **({"peak_worker_gib": round(max(peaks), 2), "memory_gb": config.memory_gb} if any(peaks) else {}),
+        **({"peak_worker_gib": round(max(peaks), 2), "memory_gib": config.memory_gib} if any(peaks) else {}),
     }
+
+
+# -- passes
+
+
+def _over_partitions(stage: str, task: Callable[..., Found], shuffle: Shuffle, *shared: Any) -> Outcome[Found]:
+    partitions = range(shuffle.num_partitions)
+    return tasks.run(stage, task, partitions, shuffle, *shared, work=shuffle.folder, unit="partitions")
+
+
+def _over_pages(stage: str, task: Callable[..., Found], pages: Part, shuffle: Shuffle, *shared: Any) -> Outcome[Found]:
+    def size(shard: Location) -> int:
+        return int(pages.record["files"][shard.name]["bytes"])
+
+    shards = page_shards(pages)
+    return tasks.run(stage, task, shards, shuffle, *shared, work=shuffle.folder, unit="bytes of pages", size=size)
+
+
+def _total(done: Outcome[Found]) -> Counter[str]:
+    """What all tasks of a pass have counted."""
+    total: Counter[str] = Counter()
+    for found in done.results:
+        total.update(found["counts"])
+    return total
+
+
+# -- the part `pages`
+
+
+def _make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Path) -> float:
+    """Returns the most memory that a worker took, in GiB."""
+    shuffle = Shuffle(work, inputs.num_partitions)
+    shards = [shard for dump in inputs.dumps for shard in cut_dump(dump, shard_bytes=config.shard_bytes)]
+    parsed = tasks.run(
+        "parse",
+        passes.parse_shard,
+        list(enumerate(shards)),
+        shuffle,
+        config.memory_bytes // 32,
+        work=work,
+        unit="bytes of dump",
+        size=lambda item: item[1].num_bytes,
+    )
+    summary = _summary_of(parsed, inputs, strict=config.strict)
+    lots = [lot for found in parsed.results for lot in found["lots"]]
+    merged = _over_partitions("merge", passes.merge_partition, shuffle, lots)
+    tables = [f"{table}-{place:04d}" for table in ("titles", "words") for place in range(inputs.num_partitions)]
+    for name in [*(f"pages-{lot}" for lot in lots), *tables]:
+        _link_or_copy(work / f"{name}.parquet", folder)
+    Location(folder / "summary.json").write_json({**summary, "articles": shards[0].site.articles})
+    return max(parsed.peak_gib, merged.peak_gib)
+
+
+def _summary_of(parsed: Outcome[Found], inputs: Inputs, *, strict: bool) -> dict[str, Any]:
+    """What all shards have counted; tells of damage and of pages that are left out."""
+    total = _total(parsed)
+    damage = [where for found in parsed.results for where in found["damage"]]
+    for where in damage:
+        logger.warning("skipped a damaged stretch of %s", where)
+    if damage and strict:
+        raise DumpError(
+            f"{len(damage)} stretches of the dump are damaged, the first in {damage[0]}."
+            " Fetch it again, or run without `strict`."
+        )
+    if not total["pages"]:
+        names = ", ".join(dump.name for dump in inputs.dumps)
+        raise DumpError(f"{names} contains no pages.{f' {damage[0]}' if damage else ''}")
+    if total["skipped_pages_without_title"]:
+        logger.warning("skipped %d pages without a title", total["skipped_pages_without_title"])
+    return {"pages": total["pages"], **total, "damaged_stretches": damage}
+
+
+def _link_or_copy(source: Location, folder: Path) -> None:
+    if source.path is None:
+        source.fetch(folder / source.name)
+        return
+    try:
+        os.link(source.path, folder / source.name)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy(source.path, folder / source.name)
+
+
+# -- the part `corpus`
+
+
+def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Location, folder: Path) -> float:
+    """Returns the most memory that a worker took, in GiB."""
+    shuffle = Shuffle(work, inputs.num_partitions)
+    table = read_merged(pages.files("titles-*.parquet"))
+    resolution = titles.resolve(table, min_links_without_page=config.min_links_without_page)
+    titles.join(folder, resolution)
+    words = vocabulary.join(pages, folder, min_count=config.min_word_count)
+    names = share("names", folder, work, ("titles.*",))
+    is_person = resolution.column("is_person")
+    if inputs.persons:
+        is_person[read_persons(inputs.persons, Names(names))] = True
+    num_entities, page_ids = resolution.num_entities, resolution.column("page_id")[: resolution.num_pages]
+
+    title_lots = range(0, resolution.num_names, LOT)
+    named = tasks.run("names", passes.spill_names, title_lots, shuffle, names, work=work, unit="lots of titles")
+    counting = (names, words, num_entities, config.link_window)
+    counted = _over_pages("count", passes.count_shard, pages, shuffle, *counting)
+    source_shards = cut_sources(inputs.sources, shard_bytes=8 * config.shard_bytes)
+    sourcing = (shuffle, names, page_ids)
+    sourced = tasks.run("sources", passes.spill_source, source_shards, *sourcing, work=work, unit="shards")
+    mentions = [lot for done in (counted, sourced, named) for found in done.results for lot in found["lots"]]
+    stems = [shard.stem for shard in page_shards(pages)]
+    reducing = (mentions, stems, num_entities, config.merge_priors, inputs.uniform_sources)
+    reduced = _over_partitions("reduce", passes.reduce_partition, shuffle, *reducing)
+    num_mentions = _join(work / "pieces", reduced.results, folder)
+
+    sequences = share("sequences", folder, work, SequenceIndex.FILES)
+    searched = _over_pages("occurrences", passes.spill_occurrences, pages, shuffle, sequences, num_mentions)
+    summed = _over_partitions("reduce occurrences", passes.reduce_occurrences, shuffle, stems, num_mentions)
+    with (work / "counts").fetched() as pieces:
+        occurrences.join([pieces / f"occurrences-{place:04d}" for place in range(inputs.num_partitions)], folder)
+    totals = cooccurrence.totals(folder, num_entities)
+    catalogue.write(folder, resolution, is_person=is_person, **totals)
+    total, external = _total(counted), _total(sourced)
+    summary = {
+        "entities": num_entities,
+        "entities_without_page": num_entities - resolution.num_pages,
+        "persons": int(is_person.sum()),
+        "linked_targets": int(np.count_nonzero(table["num_links"].to_numpy())),
+        "followed_links": total["links"],
+        "dead_links": total["dead_links"],
+        "held_out_links": heldout.join([work / f"heldout-{stem}.parquet" for stem in stems], folder),
+        "mentions": num_mentions,
+        "vocabulary": len(words.ids),
+        "tokens": total["tokens"],
+        **({name: external[name] for name in COUNTS} if inputs.sources else {}),
+        "articles": pages.summary()["articles"],
+    }
+    Location(folder / "summary.json").write_json(summary)
+    return max(done.peak_gib for done in (named, counted, sourced, reduced, searched, summed))
+
+
+def _join(location: Location, reduced: Sequence[Found], folder: Path) -> int:
+    """Join the pieces of all partitions, which follow each other in hash and entity order; returns the number of mentions."""
+    sizes = [found["mentions"] for found in reduced]
+    with location.fetched() as pieces:
+        for table in TABLES:
+            cooccurrence.join([pieces / f"{table}-{place:04d}" for place in range(len(sizes))], folder / table)
+        parts = [pieces / f"mentions-{place:04d}" for place in range(len(sizes))]
+        priors.join(parts, folder)
+        occurrences.join_sequences(parts, sizes, folder)
+    return sum(sizes)

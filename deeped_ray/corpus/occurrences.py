@@ -4,17 +4,13 @@
     mentions.beginnings.npy                 bits, set where a mention begins with units of such a hash
     mentions.pages.npy, .linked_pages.npy   per mention, pages in whose text it stands, and those where it is a link
 
-A unit is a word or a single other character, and knows whether white space stands before it: a sequence of units is a
-mention if the text between its ends is, after `normalize_mention`. Hashes of longer and longer sequences are looked up
-for all places of a text at once, and only where what was read so far begins a mention, so that the time is linear in
-the text. Units and hashes come from numpy too, a character at a time and no string anywhere. The end of a line is a unit that no mention has: nothing is found across it. Nor is anything across the end of
-a sentence, unless the mention itself has the full stop, as `St. Louis` does.
+A sequence of units (`text.unit_spans`) is a mention if the text between its ends is, after `normalize_mention`. Hashes of
+longer and longer sequences are looked up for all places of a text at once, and only where what was read so far begins a
+mention, so that the time is linear in the text. The end of a line is a unit that no mention has: nothing is found across
+it. Nor is anything across the end of a sentence, unless the mention itself has the full stop, as `St. Louis` does.
 """
 
-import functools
-import re
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,115 +18,31 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deeped_ray.corpus.pages import PageText, read_texts
-from deeped_ray.corpus.shuffle import gather
+from deeped_ray.corpus.pages import Lot, read_lots
+from deeped_ray.storage.arrays import concatenate_arrays
 from deeped_ray.storage.location import Location
+from deeped_ray.text import Bools, Hashes, Ints, hash_tokens, unit_spans
 
 MAX_UNITS = 16
 """Longer mentions are titles of lists and the like: they are not looked for in texts."""
-_GAP, _WORD, _SINGLE, _MARK = range(4)
-_BASE = np.uint64(0xA0761D6478BD642F)
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SPACE = np.uint64(0xD1B54A32D192ED03)
 _BITS_PER_BEGINNING = 16
-_LOT_CHARACTERS = 2**20
-
-Hashes = npt.NDArray[np.uint64]
-_Ints = npt.NDArray[np.int64]
-
-
-# -- units
-
-
-class Units(NamedTuple):
-    """The units of a text: their places, and whether white space stands before each."""
-
-    starts: _Ints
-    ends: _Ints
-    is_spaced: npt.NDArray[np.bool_]
-    hashes: Hashes
-
-
-def units_of(text: str) -> Units:
-    """As `(\\w[\\w\\u0300-\\u036f]*|[^\\w\\s]|LINE END)` would find them, for all of a text at once."""
-    codes = _codes_of(text)
-    kinds = _kinds()[codes]
-    if (kinds == _MARK).any():
-        # combining marks are no word characters: what is not in NFC would fall apart at them
-        places = np.maximum.accumulate(np.where(kinds == _MARK, 0, np.arange(len(kinds))))
-        kinds = np.where(kinds != _MARK, kinds, np.where(kinds[places] == _WORD, _WORD, _SINGLE))
-    is_word = np.concatenate([[False], kinds == _WORD, [False]])
-    is_single = kinds == _SINGLE
-    starts = np.flatnonzero(is_single | (is_word[1:-1] & ~is_word[:-2]))
-    ends = np.flatnonzero(is_single | (is_word[1:-1] & ~is_word[2:])) + 1
-    is_spaced = np.ones(len(starts), dtype=bool)
-    is_spaced[1:] = starts[1:] > ends[:-1]
-    return Units(starts, ends, is_spaced, _hash_stretches(codes, starts, ends))
-
-
-def hashes_of_units(strings: Sequence[str]) -> Hashes:
-    """Hashes of units that are written in another way than in the text, or not in NFC there."""
-    ends = np.cumsum(np.fromiter(map(len, strings), dtype=np.int64, count=len(strings)))
-    return _hash_stretches(_codes_of("".join(strings)), np.append(0, ends)[:-1], ends)
-
-
-def later_hashes(hashes: Hashes, is_spaced: npt.NDArray[np.bool_]) -> Hashes:
-    """What units add to a sequence that they do not begin."""
-    return hashes + is_spaced * _SPACE
-
-
-def _codes_of(text: str) -> npt.NDArray[np.uint32]:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-
-
-@functools.cache
-def _kinds() -> npt.NDArray[np.uint8]:
-    """What every character is to a unit."""
-    characters = "".join(map(chr, range(sys.maxunicode + 1)))
-    kinds = np.full(len(characters), _SINGLE, dtype=np.uint8)
-    for kind, pattern in (
-        (_WORD, r"\w"),
-        (_GAP, r"\s"),
-        (_SINGLE, r"[\n\r\v\f\x85\u2028\u2029]"),
-        (_MARK, r"[\u0300-\u036f]"),
-    ):
-        kinds[[match.start() for match in re.finditer(pattern, characters)]] = kind
-    return kinds
-
-
-def _hash_stretches(codes: npt.NDArray[np.uint32], starts: _Ints, ends: _Ints) -> Hashes:
-    """sum over characters c_k of a stretch: mixed(c_k) * _BASE ** k, modulo 2 ** 64, mixed again.
-
-    The sums of stretches are differences of running sums over the text, and _BASE, being odd, has an inverse.
-    """
-    powers, inverses = _powers(1 << len(codes).bit_length())
-    running = np.append(np.uint64(0), np.cumsum(_mix(codes.astype(np.uint64) + _SPACE) * powers[: len(codes)]))
-    return _mix((running[ends] - running[starts]) * inverses[starts])
-
-
-@functools.lru_cache(maxsize=2)
-def _powers(count: int) -> tuple[Hashes, Hashes]:
-    """Powers of _BASE and of its inverse."""
-    inverse = pow(int(_BASE), -1, 2**64)
-    bases = (np.full(count, base, dtype=np.uint64) for base in (int(_BASE), inverse))
-    up, down = (np.append(np.uint64(1), np.cumprod(base[1:])) for base in bases)
-    return up, down
-
-
-def _mix(values: Hashes) -> Hashes:
-    """Every bit of the result depends on every bit of the value (splitmix64)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+_COUNTS = ("pages", "linked_pages")
 
 
 # -- the mentions as sequences of units
 
 
-def hash_mentions(mentions: Sequence[str]) -> tuple[Hashes, _Ints, Hashes]:
+def later_hashes(hashes: Hashes, is_spaced: Bools) -> Hashes:
+    """What units add to a sequence that they do not begin."""
+    return hashes + is_spaced * _SPACE
+
+
+def hash_mentions(mentions: Sequence[str]) -> tuple[Hashes, Ints, Hashes]:
     """Hash and place of every mention that is not too long, and the hashes of all their beginnings."""
-    units = units_of("\n".join(mentions))
-    is_border = units.hashes == hashes_of_units(["\n"])[0]
+    units = unit_spans("\n".join(mentions))
+    is_border = units.hashes == hash_tokens(["\n"])[0]
     place = np.cumsum(is_border)
     firsts = np.flatnonzero(np.append(True, is_border)[:-1] & ~is_border) if len(is_border) else np.zeros(0, np.int64)
     lengths = np.bincount(place[~is_border], minlength=len(mentions))[place[firsts]]
@@ -148,20 +60,21 @@ def hash_mentions(mentions: Sequence[str]) -> tuple[Hashes, _Ints, Hashes]:
     return np.concatenate(whole), np.concatenate(rows), np.concatenate(beginnings)
 
 
-def write_pieces(prefix: str, mentions: Sequence[str]) -> None:
-    """Task: the sequences of one partition's mentions, as files that begin with `prefix`."""
+def write_sequences(prefix: Path, mentions: Sequence[str]) -> None:
+    """The sequences of one partition's mentions, as files that begin with `prefix`."""
     for name, array in zip(("units", "unit_rows", "beginnings"), hash_mentions(mentions), strict=True):
         np.save(f"{prefix}.{name}.npy", array)
 
 
-def join_pieces(prefixes: Sequence[str], row_borders: Sequence[int], folder: Path) -> None:
+def join_sequences(pieces: Sequence[Path], piece_sizes: Sequence[int], folder: Path) -> None:
     """All sequences in hash order. The driver holds two numbers per mention, and the bits."""
 
     def pieces_of(name: str) -> list[npt.NDArray[Any]]:
-        return [np.load(f"{prefix}.{name}.npy", mmap_mode="r") for prefix in prefixes]
+        return [np.load(f"{piece}.{name}.npy", mmap_mode="r") for piece in pieces]
 
     hashes = np.concatenate(pieces_of("units"))
-    rows = np.concatenate([rows + first for rows, first in zip(pieces_of("unit_rows"), row_borders, strict=False)])
+    firsts = np.cumsum([0, *piece_sizes])[:-1]
+    rows = np.concatenate([rows + first for rows, first in zip(pieces_of("unit_rows"), firsts, strict=True)])
     order = np.lexsort((rows, hashes))
     np.save(folder / "mentions.units.npy", hashes[order])
     np.save(folder / "mentions.unit_rows.npy", rows[order].astype(np.int32))
@@ -174,7 +87,7 @@ def join_pieces(prefixes: Sequence[str], row_borders: Sequence[int], folder: Pat
     np.save(folder / "mentions.beginnings.npy", packed)
 
 
-def _bit_of(keys: Hashes, num_bits: int) -> _Ints:
+def _bit_of(keys: Hashes, num_bits: int) -> Ints:
     # the top bits: those at the bottom of a product with an odd number depend on few of its factors' bits
     return (keys >> np.uint64(64 - (num_bits.bit_length() - 1))).astype(np.int64)
 
@@ -182,9 +95,9 @@ def _bit_of(keys: Hashes, num_bits: int) -> _Ints:
 class Occurrences(NamedTuple):
     """Units [first, first + length) are the mention of this row."""
 
-    first: _Ints
-    length: _Ints
-    row: _Ints
+    first: Ints
+    length: Ints
+    row: Ints
 
 
 class SequenceIndex:
@@ -223,63 +136,43 @@ class SequenceIndex:
 # -- counting
 
 
-def count_shard(shard: Location, index: SequenceIndex) -> pa.Table:
+def rows(shard: Location, index: SequenceIndex) -> pa.Table:
     """The mentions that stand in one shard's articles: in how many, and in how many as a link.
 
     Pages are counted and not places, since Wikipedia links a name where a page has it first and no more.
     """
-    rows, is_linked = [], []
-    for lot in _lots(read_texts(shard)):
-        units = units_of("\n".join(lot.texts))
-        found = index.find(units.hashes, later_hashes(units.hashes, units.is_spaced))
-        starts, ends = units.starts[found.first], units.ends[found.first + found.length - 1]
-        page = np.searchsorted(lot.borders, starts, side="right")
-        # row, page, and last whether it is a link: of a page's places, one that is a link comes last
-        keys = (found.row << 32) | (page << 1) | np.isin((starts << 32) | ends, lot.links)
-        keys = np.unique(keys)
-        keys = keys[np.append(keys[1:] >> 1 != keys[:-1] >> 1, True)] if len(keys) else keys
-        rows.append(keys >> 32)
-        is_linked.append(keys & 1)
-    row, linked = (np.concatenate(column) if column else np.zeros(0, np.int64) for column in (rows, is_linked))
-    distinct, inverse = np.unique(row, return_inverse=True)
+    keys = np.concatenate([np.zeros(0, np.int64), *(_places(lot, index) for lot in read_lots(shard))])
+    distinct, inverse = np.unique(keys >> 1, return_inverse=True)
     return pa.table(
         {
             "mention": distinct,
             "pages": np.bincount(inverse, minlength=len(distinct)).astype(np.int64),
-            "linked_pages": np.bincount(inverse, linked, len(distinct)).astype(np.int64),
+            "linked_pages": np.bincount(inverse, keys & 1, len(distinct)).astype(np.int64),
         }
     )
 
 
-class _Lot(NamedTuple):
-    texts: list[str]
-    borders: _Ints
-    """Where the pages after the first begin in the joined text."""
-    links: _Ints
-    """Start and end of every link there, in one number."""
+def _places(lot: Lot, index: SequenceIndex) -> Ints:
+    """One number for every mention and article it stands in: the row of the mention, and a last bit if it is a link there."""
+    units = unit_spans(lot.text)
+    found = index.find(units.hashes, later_hashes(units.hashes, units.is_spaced))
+    starts, ends = units.starts[found.first], units.ends[found.first + found.length - 1]
+    page = np.searchsorted(lot.borders, starts, side="right") - 1
+    is_link = np.isin((starts << 32) | ends, (lot.link_start << 32) | lot.link_end)
+    # row, page, and last whether it is a link: of a page's places, one that is a link comes last
+    keys = np.unique(((found.row << 32) | (page << 1) | is_link)[lot.is_article[page]])
+    keys = keys[np.append(keys[1:] >> 1 != keys[:-1] >> 1, True)] if len(keys) else keys
+    return (keys >> 32 << 1) | (keys & 1)
 
 
-def _lots(pages: Iterable[PageText]) -> Iterator[_Lot]:
-    """Pages by the lot: enough for numpy to be fast, and few enough to be held."""
-    texts: list[str] = []
-    borders: list[int] = []
-    links: list[_Ints] = []
-    for page in pages:
-        start = borders[-1] if borders else 0
-        texts.append(page.text)
-        borders.append(start + len(page.text) + 1)
-        links.append(((page.link_starts + start) << 32) | (page.link_ends + start))
-        if borders[-1] >= _LOT_CHARACTERS:
-            yield _Lot(texts, np.array(borders), np.concatenate(links))
-            texts, borders, links = [], [], []
-    if texts:
-        yield _Lot(texts, np.array(borders), np.concatenate(links))
-
-
-def reduce_counts(files: Sequence[Location], partition: int, first_row: int, last_row: int, prefix: str) -> None:
-    """Task: add up the counts of mentions [first, last), as files that begin with `prefix`."""
-    table = gather(files, partition)
-    rows = table["mention"].to_numpy() - first_row
-    for name in ("pages", "linked_pages"):
-        counts = np.bincount(rows, table[name].to_numpy(), last_row - first_row)
+def reduce(table: pa.Table, mentions: range, prefix: Path) -> None:
+    """Add up the counts of these mentions, as files that begin with `prefix`."""
+    rows = table["mention"].to_numpy() - mentions.start
+    for name in _COUNTS:
+        counts = np.bincount(rows, table[name].to_numpy(), len(mentions))
         np.save(f"{prefix}.{name}.npy", counts.astype(np.int32))
+
+
+def join(pieces: Sequence[Path], folder: Path) -> None:
+    for name in _COUNTS:
+        concatenate_arrays([Path(f"{piece}.{name}.npy") for piece in pieces], folder / f"mentions.{name}.npy")

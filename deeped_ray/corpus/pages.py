@@ -1,7 +1,12 @@
-"""Parsed pages in Parquet shards: what the first pass over a dump leaves for everything after it."""
+"""Parsed pages in Parquet shards: what the first pass over a dump leaves for everything after it.
 
+`read_pages` gives them one at a time. `read_lots` gives many as one text with the places of their links: later passes work
+on arrays, and numpy is fast only on long ones.
+"""
+
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +19,7 @@ from deeped_ray.storage.arrow import read_table
 from deeped_ray.storage.location import Location
 from deeped_ray.types import Link, Page
 
-_BATCH_PAGES = 256
+LOT_CHARACTERS = 2**20
 _LINK = pa.struct([("start", pa.int32()), ("end", pa.int32()), ("target", pa.string())])
 _SCHEMA = pa.schema(
     [
@@ -27,23 +32,19 @@ _SCHEMA = pa.schema(
         ("is_person", pa.bool_()),
     ]
 )
+Ids = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 def write_pages(shard: Location, pages: Sequence[Page]) -> None:
-    rows = [
-        {
-            "page_id": page.page_id,
-            "title": page.title,
-            "text": page.text,
-            "links": [{"start": link.start, "end": link.end, "target": link.target} for link in page.links],
-            "redirect": page.redirect,
-            "is_disambiguation": page.is_disambiguation,
-            "is_person": page.is_person,
-        }
-        for page in pages
-    ]
+    columns: dict[str, list[Any]] = {name: [getattr(page, name) for page in pages] for name in _SCHEMA.names}
+    columns["links"] = [[link._asdict() for link in page.links] for page in pages]
     with shard.writing() as path:
-        pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), path, compression="zstd")
+        pq.write_table(pa.table(columns, schema=_SCHEMA), path, compression="zstd")
+
+
+def page_shards(part: Part) -> list[Location]:
+    return part.files("pages-*.parquet")
 
 
 def read_pages(shard: Location) -> Iterator[Page]:
@@ -53,26 +54,64 @@ def read_pages(shard: Location) -> Iterator[Page]:
         yield Page(**row, links=links)
 
 
-class PageText(NamedTuple):
+class Lot(NamedTuple):
+    """Some pages as one text, with a line end after each."""
+
     text: str
-    link_starts: npt.NDArray[np.int64]
-    link_ends: npt.NDArray[np.int64]
+    borders: Ids
+    """Page i is text[borders[i] : borders[i + 1] - 1]."""
+    titles: list[str]
+    is_article: Bools
+    """False for disambiguation pages."""
+    link_page: Ids
+    link_start: Ids
+    """In the text of the lot."""
+    link_end: Ids
+    link_target: list[str]
 
 
-def read_texts(shard: Location) -> Iterator[PageText]:
-    """The articles of one shard with the places of their links, in a fraction of the time that pages take."""
-    columns = ["text", "links", "redirect", "is_disambiguation"]
+class Links(NamedTuple):
+    """Links of a lot that lead to an entity."""
+
+    page: Ids
+    start: Ids
+    end: Ids
+    entity: Ids
+
+    @classmethod
+    def of(cls, lot: Lot, entities: Ids) -> "Links":
+        """`entities` has the entity that each link leads to, or -1."""
+        return cls(lot.link_page, lot.link_start, lot.link_end, entities).where(entities >= 0)
+
+    def where(self, is_kept: Bools) -> "Links":
+        return Links(*(column[is_kept] for column in self))
+
+
+def read_lots(shard: Location) -> Iterator[Lot]:
+    """The articles and disambiguation pages of one shard, about a million characters at a time."""
+    columns = ["title", "text", "links", "redirect", "is_disambiguation"]
     table = shard.reading(lambda source: read_table(source, columns=columns))
-    for batch in table.to_batches(_BATCH_PAGES):
-        is_article = pc.and_(pc.is_null(batch["redirect"]), pc.invert(batch["is_disambiguation"]))
-        articles = batch.filter(is_article)
-        links = articles["links"]
-        borders = links.offsets.to_numpy()
-        starts, ends = (links.values.field(name).to_numpy().astype(np.int64) for name in ("start", "end"))
-        for number, text in enumerate(articles["text"].to_pylist()):
-            cells = slice(borders[number], borders[number + 1])
-            yield PageText(text, starts[cells], ends[cells])
+    pages = table.filter(pc.is_null(table["redirect"]))
+    ends = np.cumsum(pc.utf8_length(pages["text"]).to_numpy().astype(np.int64) + 1)
+    firsts = np.flatnonzero(np.diff(np.append(-1, ends // LOT_CHARACTERS)))
+    for start, end in itertools.pairwise([*firsts.tolist(), len(pages)]):
+        yield _lot(pages.slice(start, end - start).combine_chunks())
 
 
-def page_shards(part: Part) -> list[Location]:
-    return part.files("pages-*.parquet")
+def _lot(pages: pa.Table) -> Lot:
+    texts = pages["text"].to_pylist()
+    borders = np.cumsum([0, *(len(text) + 1 for text in texts)])
+    links = pages["links"].combine_chunks()
+    page = np.repeat(np.arange(len(texts)), links.value_lengths().to_numpy())
+    cells = links.flatten()
+    start, end = (cells.field(name).to_numpy() + borders[page] for name in ("start", "end"))
+    return Lot(
+        text="\n".join([*texts, ""]),
+        borders=borders,
+        titles=pages["title"].to_pylist(),
+        is_article=~pages["is_disambiguation"].to_numpy(),
+        link_page=page,
+        link_start=start,
+        link_end=end,
+        link_target=cells.field("target").to_pylist(),
+    )

@@ -9,7 +9,11 @@ Infoboxes are looked for where a page begins, categories where it ends, so that 
 
 import re
 
-from deeped_ray.text import bare_title, content_words
+from deeped_ray.corpus.titles import Names
+from deeped_ray.storage.compressed import read_lines
+from deeped_ray.storage.location import Location
+from deeped_ray.text import bare_title, content_words, normalize_title
+from deeped_ray.types import DeepEdError
 
 _BEGINNING_CHARACTERS = 4_000
 _END_CHARACTERS = 8_000  # there were lists of other languages after the categories until 2013
@@ -82,3 +86,11 @@ def _lifetime(opening: str) -> re.Match[str] | None:
     lived = _LIVED.search(opening)
     is_exact = lived and (lived[1] or lived[3])
     return lived if lived and is_exact and abs(int(lived[4]) - int(lived[2])) in _LIFE_YEARS else None
+
+
+def read_persons(file: Location, names: Names) -> list[int]:
+    """Entities of the titles in a file, after redirects."""
+    found = sorted(set(names.find_all([normalize_title(line) for line in read_lines(file)]).tolist()) - {-1})
+    if not found:
+        raise DeepEdError(f"{file} names no entity of the dump. Expected one title of a person a line.")
+    return found

@@ -8,20 +8,28 @@
 Plain text and Parquet are cut into shards that are read in parallel; a compressed file is one shard.
 """
 
+import functools
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from deeped_ray.corpus.config import LOT
+from deeped_ray.corpus.pages import Ids
+from deeped_ray.corpus.titles import Names
 from deeped_ray.storage.arrow import NotPlainError, open_parquet
 from deeped_ray.storage.compressed import READ_ERRORS, compression, first_bytes, open_decompressed
 from deeped_ray.storage.location import Location
 from deeped_ray.text import normalize_mention, normalize_title
 from deeped_ray.types import DeepEdError
 
+COUNTS = ("prior_counts", "prior_counts_without_entity", "unreadable_prior_lines")
+"""What is counted of the lines of a source."""
 _CROSSWIKIS_COUNT = re.compile(r"\b(?:W|Wx|w|w'):(\d+)/\d+")
 _UNICODE_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 
@@ -44,10 +52,8 @@ class PriorSource:
     def open(cls, spec: str) -> "PriorSource":
         """The source of `KIND:FILE`; fails before any work if the file is missing or begins unlike its kind."""
         kind, _, name = spec.partition(":")
-        if kind not in _LINE_READERS or not name:
-            raise DeepEdError(
-                f"Cannot read priors {spec!r}. Expected {', '.join(f'{kind}:FILE' for kind in _LINE_READERS)}."
-            )
+        if kind not in _KINDS or not name:
+            raise DeepEdError(f"Cannot read priors {spec!r}. Expected {', '.join(f'{kind}:FILE' for kind in _KINDS)}.")
         source = cls(kind, Location(name))
         source._check()
         return source
@@ -62,9 +68,8 @@ class PriorSource:
             return
         first = next(read_lines(SourceShard(self, 0, 1)), "")
         if not _is_header(first) and parse_line(self.kind, first) is None:
-            raise DeepEdError(
-                f"{self.path} is no {self.kind} file: expected {_EXPECTED[self.kind]}, found {first[:60]!r}."
-            )
+            _, expected = _KINDS[self.kind]
+            raise DeepEdError(f"{self.path} is no {self.kind} file: expected {expected}, found {first[:60]!r}.")
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,15 @@ class SourceShard:
     def label(self) -> str:
         """What logs call it."""
         return f"{self.source.path.name} {self.start}-{self.end}"
+
+
+def cut_sources(sources: Sequence[PriorSource], *, shard_bytes: int) -> list[tuple[int, int, SourceShard]]:
+    """All shards, each with the number of its source, from 1, and its place there; 0 are the links of the dump itself."""
+    return [
+        (number, place, shard)
+        for number, source in enumerate(sources, start=1)
+        for place, shard in enumerate(cut_source(source, shard_bytes=shard_bytes))
+    ]
 
 
 def cut_source(source: PriorSource, *, shard_bytes: int) -> list[SourceShard]:
@@ -106,6 +120,30 @@ def read_shard(shard: SourceShard) -> Iterator[NamedCount | None]:
             yield from found
 
 
+def count_lots(
+    shard: SourceShard, names: Names, page_ids: Ids, total: Counter[str]
+) -> Iterator[dict[tuple[str, int], float]]:
+    """(mention, entity) -> count, by the lot; `total` counts what was read. `page_ids` are those of entities 0, 1, ..."""
+    find = functools.cache(names.find)
+    counts: defaultdict[tuple[str, int], float] = defaultdict(float)
+    for found in read_shard(shard):
+        if found is None:
+            total["unreadable_prior_lines"] += 1
+            continue
+        entity = find(found.title) if found.title else None
+        if entity is None:  # articles are numbered by page id
+            place = int(np.searchsorted(page_ids, found.page_id))
+            entity = place if place < len(page_ids) and page_ids[place] == found.page_id else None
+        total["prior_counts_without_entity" if entity is None else "prior_counts"] += 1
+        if entity is not None:
+            counts[found.mention, entity] += found.support
+        if len(counts) >= LOT:
+            yield counts
+            counts.clear()
+    if counts:
+        yield counts
+
+
 def read_lines(shard: SourceShard) -> Iterator[str]:
     """The lines that begin within the shard."""
     path = shard.source.path
@@ -125,8 +163,9 @@ def parse_line(kind: str, line: str) -> list[NamedCount] | None:
     """The counts on a line of a text file; None if it is not of that kind."""
     cells = line.split("\t")
     mention = normalize_mention(cells[0])
+    read, _ = _KINDS[kind]
     try:
-        return [found for found in _LINE_READERS[kind](mention, cells[1:]) if mention and found.support > 0]
+        return [found for found in read(mention, cells[1:]) if mention and found.support > 0]
     except (ValueError, IndexError):
         return None
 
@@ -165,18 +204,13 @@ def _read_yago(mention: str, cells: list[str]) -> list[NamedCount]:
     return [NamedCount(normalize_mention(surface), normalize_title(title), -1, 1)]
 
 
-_LINE_READERS: dict[str, Callable[[str, list[str]], list[NamedCount]]] = {
-    "counts": _read_counts,
-    "deep-ed": _read_deep_ed,
-    "crosswikis": _read_crosswikis,
-    "yago": _read_yago,
+_KINDS: dict[str, tuple[Callable[[str, list[str]], list[NamedCount]], str]] = {
+    "counts": (_read_counts, "mention TAB title TAB count"),
+    "deep-ed": (_read_deep_ed, "mention TAB total TAB page id,count,title TAB ..."),
+    "crosswikis": (_read_crosswikis, "mention TAB probability title W:count/total ..."),
+    "yago": (_read_yago, '"mention" TAB entity'),
 }
-_EXPECTED = {
-    "counts": "mention TAB title TAB count",
-    "deep-ed": "mention TAB total TAB page id,count,title TAB ...",
-    "crosswikis": "mention TAB probability title W:count/total ...",
-    "yago": '"mention" TAB entity',
-}
+"""Reader of a line, and what the line looks like."""
 
 
 # -- files

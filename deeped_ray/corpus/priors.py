@@ -14,7 +14,7 @@ known that are never linked and hardly moves the others. Further sources (`prior
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -23,10 +23,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deeped_ray.corpus.shuffle import gather
+from deeped_ray.corpus.pages import Links, Lot
+from deeped_ray.knowledge.csr import Csr, join_csr, write_csr
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.knowledge.strings import StringIndex, hash64, hashes_of, write_hashed_strings
-from deeped_ray.storage.location import Location
+from deeped_ray.knowledge.strings import StringIndex, hash64, hashes_of, join_strings, write_hashed_strings
 from deeped_ray.text import bare_title, capitalize_words, normalize_mention
 
 MergeRule = Literal["paper", "deep-ed"]
@@ -44,13 +44,21 @@ _SCHEMA = pa.schema(
         ("count", pa.float64()),
     ]
 )
+_COLUMNS = ("entities", "priors", "counts")
 _PUNCTUATION = " .,;:!?'\"()|-–—’‘“”"
 _POSSESSIVE = re.compile(r"\s*['’]s?$")
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int64]
 
 
-def mention_rows(counts: Mapping[tuple[str, int], float], *, source: int = ANCHORS) -> pa.Table:
+def links_of(lot: Lot, links: Links) -> Iterator[tuple[str, int]]:
+    """(mention, entity) of every link that has a text."""
+    for start, end, entity in zip(links.start.tolist(), links.end.tolist(), links.entity.tolist(), strict=True):
+        if mention := normalize_mention(lot.text[start:end]):
+            yield mention, entity
+
+
+def rows(counts: Mapping[tuple[str, int], float], *, source: int = ANCHORS) -> pa.Table:
     """(mention, entity) -> count as rows for the reducers."""
     mentions = [mention for mention, _ in counts]
     columns = {
@@ -63,13 +71,13 @@ def mention_rows(counts: Mapping[tuple[str, int], float], *, source: int = ANCHO
     return pa.table(columns, schema=_SCHEMA)
 
 
-def title_mentions(titles: Sequence[str], entities: Sequence[int]) -> pa.Table:
+def title_rows(titles: Sequence[str], entities: Sequence[int]) -> pa.Table:
     """Titles and redirects as mentions, also without what tells them apart: `Apple (fruit)` and `Paris, Texas` as well."""
     counts: dict[tuple[str, int], float] = {}
     for title, entity in zip(titles, entities, strict=True):
         for name in {normalize_mention(title), bare_title(normalize_mention(title))} - {""}:
             counts[name, entity] = TITLE_COUNT
-    return mention_rows(counts)
+    return rows(counts)
 
 
 # -- merging
@@ -132,24 +140,34 @@ def _rank(mention: _Ints, entity: _Ints, score: _Floats) -> _Ints:
     return rank
 
 
-def reduce_mentions(
-    files: Sequence[Location],
-    partition: int,
-    folder: Path,
-    name: str,
-    *,
-    rule: MergeRule = "paper",
-    uniform_sources: Sequence[int] = (),
-) -> None:
-    """Task: add up the counts of one partition's mentions and write a piece of the mention table."""
-    table = gather(files, partition).sort_by(
-        [(column, "ascending") for column in ("hash", "mention", "entity", "source", "count")]
-    )
+def reduce(
+    table: pa.Table, target: Path, *, rule: MergeRule = "paper", uniform_sources: Sequence[int] = ()
+) -> list[str]:
+    """Add up the counts of mentions and write a piece of the table, with prefix `target`; returns the mentions."""
+    table = table.sort_by([(column, "ascending") for column in ("hash", "mention", "entity", "source", "count")])
     strings = table["mention"].combine_chunks()
     is_new = np.ones(len(strings), dtype=bool)
     if len(strings) > 1:
         is_new[1:] = pc.not_equal(strings[1:], strings[:-1]).to_numpy(zero_copy_only=False)
-    mention = np.cumsum(is_new) - 1
+    firsts = np.flatnonzero(is_new)
+    priors = merge_sources(_cells(table, is_new, uniform_sources), rule=rule, uniform_sources=uniform_sources)
+    mentions = strings.take(pa.array(firsts))
+    write_hashed_strings(target.parent, target.name, table["hash"].to_numpy()[firsts], mentions)
+    write_csr(
+        target,
+        np.bincount(priors.mention, minlength=len(firsts)),
+        entities=priors.entity.astype(np.int32),
+        priors=priors.prior.astype(np.float32),
+        counts=priors.support.astype(np.float32),
+    )
+    found: list[str] = mentions.to_pylist()
+    np.save(f"{target}.folded.npy", hashes_of([mention.lower() for mention in found]))
+    np.save(f"{target}.totals.npy", np.bincount(priors.mention, priors.support, len(firsts)).astype(np.float32))
+    return found
+
+
+def _cells(table: pa.Table, is_new: npt.NDArray[np.bool_], uniform_sources: Sequence[int]) -> SourceCounts:
+    """Sorted rows added up; `is_new` where a mention begins."""
     entity, source, count = (table[column].to_numpy() for column in ("entity", "source", "count"))
     is_cell = is_new.copy()
     is_cell[1:] |= (np.diff(entity) != 0) | (np.diff(source) != 0)
@@ -157,23 +175,18 @@ def reduce_mentions(
     counts = np.add.reduceat(count, cells) if len(cells) else np.zeros(0)
     # a source without counts says of a candidate only that it is one, however often it says so
     counts[np.isin(source[cells], uniform_sources)] = 1
-    rows = SourceCounts(mention[cells], entity[cells], source[cells].astype(np.int64), counts)
-    priors = merge_sources(rows, rule=rule, uniform_sources=uniform_sources)
-    firsts = np.flatnonzero(is_new)
-    write_hashed_strings(folder, name, table["hash"].to_numpy()[firsts], strings.take(pa.array(firsts)))
-    lengths = np.bincount(priors.mention, minlength=len(firsts))
-    np.save(folder / f"{name}.offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
-    np.save(folder / f"{name}.entities.npy", priors.entity.astype(np.int32))
-    np.save(folder / f"{name}.priors.npy", priors.prior.astype(np.float32))
-    np.save(folder / f"{name}.counts.npy", priors.support.astype(np.float32))
-    np.save(
-        folder / f"{name}.folded.npy",
-        hashes_of([string.lower() for string in strings.take(pa.array(firsts)).to_pylist()]),
-    )
-    np.save(folder / f"{name}.totals.npy", np.bincount(priors.mention, priors.support, len(firsts)).astype(np.float32))
+    mention = np.cumsum(is_new) - 1
+    return SourceCounts(mention[cells], entity[cells], source[cells].astype(np.int64), counts)
 
 
-def join_folded(pieces: Sequence[Path], folder: Path) -> None:
+def join(pieces: Sequence[Path], folder: Path) -> None:
+    """The mention table from its pieces, which follow each other in hash order."""
+    join_csr(pieces, folder / "mentions", _COLUMNS)
+    join_strings(pieces, folder, "mentions")
+    _join_folded(pieces, folder)
+
+
+def _join_folded(pieces: Sequence[Path], folder: Path) -> None:
     """The index of lower-cased mentions. Where several differ only in case, the most frequent stands for them."""
     hashes = np.concatenate([np.load(f"{piece}.folded.npy") for piece in pieces])
     totals = np.concatenate([np.load(f"{piece}.totals.npy") for piece in pieces])
@@ -208,10 +221,7 @@ class MentionTable:
 
     def __init__(self, part: Part) -> None:
         self._mentions = StringIndex(part.path, "mentions")
-        self._offsets = np.asarray(part.array("mentions.offsets"))
-        self._entities: npt.NDArray[np.int32] = np.asarray(part.array("mentions.entities"))
-        self._priors: npt.NDArray[np.float32] = np.asarray(part.array("mentions.priors"))
-        self._counts: npt.NDArray[np.float32] = np.asarray(part.array("mentions.counts"))
+        self._rows = Csr(part, "mentions", _COLUMNS)
         self._folded: npt.NDArray[np.uint64] = np.asarray(part.array("mentions.folded"))
         self._folded_rows: npt.NDArray[np.int32] = np.asarray(part.array("mentions.folded_rows"))
 
@@ -248,12 +258,12 @@ class MentionTable:
         return Match("", "unknown", [])
 
     def _candidates(self, row: int) -> list[PriorCandidate]:
-        start, end = self._offsets[row], self._offsets[row + 1]
-        columns = (self._entities[start:end], self._priors[start:end], self._counts[start:end])
-        return [PriorCandidate(*cells) for cells in zip(*(column.tolist() for column in columns), strict=True)]
+        columns = [column.tolist() for column in self._rows.row(row)]
+        return [PriorCandidate(*cells) for cells in zip(*columns, strict=True)]
 
     def _total(self, row: int) -> float:
-        return float(self._counts[self._offsets[row] : self._offsets[row + 1]].sum())
+        _, _, counts = self._rows.row(row)
+        return float(counts.sum())
 
     def _find_folded(self, mention: str) -> int | None:
         lowered = mention.lower()

@@ -68,6 +68,7 @@ class DumpShard:
     path: Location
     kind: str
     offsets: tuple[int, ...]
+    site: SiteInfo
 
     @property
     def num_bytes(self) -> int:
@@ -104,14 +105,13 @@ def find_dumps(patterns: Sequence[str]) -> list[Location]:
 
 def cut_dump(path: Location, *, shard_bytes: int) -> list[DumpShard]:
     """Shards of about `shard_bytes` of the file as it lies on disk, in file order."""
-    size = path.num_bytes()
-    kind = compression(path)
-    if kind == "bz2" and len(offsets := _stream_offsets(path)) > 1 and not read_siteinfo(path).is_extracted:
-        return [DumpShard(path, "streams", cut) for cut in _group([*offsets, size], shard_bytes)]
+    site, size, kind = read_siteinfo(path), path.num_bytes(), compression(path)
+    if kind == "bz2" and not site.is_extracted and len(offsets := _stream_offsets(path)) > 1:
+        return [DumpShard(path, "streams", cut, site) for cut in _group([*offsets, size], shard_bytes)]
     if kind:
-        return [DumpShard(path, kind, (0, size))]
+        return [DumpShard(path, kind, (0, size), site)]
     cuts = [*range(0, max(size, 1), shard_bytes), size]
-    return [DumpShard(path, "plain", (start, end)) for start, end in itertools.pairwise(cuts)]
+    return [DumpShard(path, "plain", cut, site) for cut in itertools.pairwise(cuts)]
 
 
 def _stream_offsets(path: Location) -> list[int]:
@@ -184,7 +184,6 @@ def read_shard(shard: DumpShard, stats: DumpStats) -> Iterator[RawPage]:
 
 def read_dump(path: Location, stats: DumpStats) -> Iterator[RawPage]:
     """All pages of a file, one shard after the other."""
-    read_siteinfo(path)
     for shard in cut_dump(path, shard_bytes=_READ_BYTES):  # a tree of more than the cache holds takes twice as long
         yield from read_shard(shard, stats)
 

@@ -48,19 +48,8 @@ _TEMPLATE_NAME = re.compile(r"\{\{\s*([^{}|\n]{1,60})")
 _MAX_NESTING = 20  # no page puts pictures into captions this deep, and each level reads those inside it again
 # Links to sister projects show their text in the article, unlike those to other namespaces.
 _SHOWN_PREFIXES = (
-    *(
-        "wikt",
-        "wiktionary",
-        "commons",
-        "wikisource",
-        "wikiquote",
-        "wikinews",
-        "wikibooks",
-        "wikiversity",
-        "wikivoyage",
-        "wikidata",
-    ),
-    *("wikispecies", "species", "meta", "s", "c", "d", "q", "b", "n", "v", "m", "mw", "doi"),
+    *("wikt", "wiktionary", "commons", "wikisource", "wikiquote", "wikinews", "wikibooks", "wikiversity", "doi"),
+    *("wikivoyage", "wikidata", "wikispecies", "species", "meta", "s", "c", "d", "q", "b", "n", "v", "m", "mw"),
 )
 # English names work in every wiki; `image` is what File was called before 2009. The dump's own names are added to these.
 _OTHER_PREFIXES = {
@@ -77,29 +66,9 @@ _LANGUAGE = re.compile(
 # What the larger editions call their disambiguation templates and mark in titles; checked against the start of the name.
 _DISAMBIGUATION = (
     *("disambig", "disamb", "dab", "hndis", "geodis", "surname", "given name", "numberdis", "set index", "sia"),
-    *(
-        "begriffsklärung",
-        "homonym",
-        "desambig",
-        "disambigua",
-        "dp",
-        "ujednoznacznienie",
-        "неоднозначност",
-        "неоднозначно",
-    ),
-    *(
-        "förgrening",
-        "gren",
-        "rozcestník",
-        "曖昧さ回避",
-        "aimai",
-        "消歧义",
-        "消歧義",
-        "동음이의",
-        "توضيح",
-        "anlam ayrımı",
-        "egyért",
-    ),
+    *("begriffsklärung", "homonym", "desambig", "disambigua", "dp", "ujednoznacznienie", "неоднозначност"),
+    *("неоднозначно", "förgrening", "gren", "rozcestník", "曖昧さ回避", "aimai", "消歧义", "消歧義", "동음이의"),
+    *("توضيح", "anlam ayrımı", "egyért"),
 )
 _DISAMBIGUATION_SUFFIX = re.compile(
     r"\((?:disambiguation|begriffsklärung|homonymie|desambiguación|desambiguação|disambigua|doorverwijspagina"

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS, WordCounts
-from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hashes_of

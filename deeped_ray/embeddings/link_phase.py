@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.embeddings import reference
 from deeped_ray.embeddings.config import Methods, ShardConfig, device_of
 from deeped_ray.embeddings.evidence import EvidenceReader

@@ -27,8 +27,8 @@ import pyarrow as pa
 from jaxtyping import Float
 
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.knowledge.strings import hash64, read_strings
-from deeped_ray.text import STOP_WORDS, bare_title, is_content_word
+from deeped_ray.knowledge.strings import hash64, read_strings, take_strings
+from deeped_ray.text import STOP_WORDS, bare_title, is_content_word, spelled_words, words_of
 
 MIN_TYPO_LENGTH = 6
 """Shorter names with one other letter are other names: Clark, Clara."""
@@ -46,7 +46,6 @@ LONGEST_NAME = 255
 """Wikipedia's titles have no more bytes."""
 _BLOCK = 200_000
 _LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i"})
-_WORD = re.compile(r"\w+")
 _JOINED = re.compile(r"['’‘ʻ`.]")  # O'Neill, U.S.
 
 
@@ -56,7 +55,7 @@ def fold(name: str) -> str:
         decomposed = unicodedata.normalize("NFKD", name)
         name = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
     folded = name.casefold().translate(_LETTERS)
-    return " ".join(_WORD.findall(_JOINED.sub("", folded).replace("_", " ")))
+    return " ".join(words_of(_JOINED.sub("", folded).replace("_", " ")))
 
 
 def squeeze(name: str) -> str:
@@ -65,7 +64,7 @@ def squeeze(name: str) -> str:
 
 def initials_of(name: str) -> str:
     """`Office of the High Commissioner` -> `ohc`: of capitalised words."""
-    words = (fold(word) for word in re.findall(r"[\w'’]+", name) if word[0].isupper())
+    words = (fold(word) for word in spelled_words(name) if word[0].isupper())
     return "".join(word[0] for word in words if word)
 
 
@@ -258,7 +257,7 @@ class NameSearch:
         ours = surface_of(surface)
         rows = self._candidates(ours)
         best: dict[int, float] = {}
-        names = self._names.take(pa.array(rows)).to_pylist()
+        names = take_strings(self._names, rows)
         for entity, name in zip(self._entities[rows].tolist(), names, strict=True):
             alike = _resemblance(ours, form_of(name, with_initials=bool(ours.acronym)))
             if alike > best.get(entity, 0.0):

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.embeddings import closed_form, reference
 from deeped_ray.embeddings.closed_form import Noise
 from deeped_ray.embeddings.config import Methods, ShardConfig, SubsetConfig, device_of

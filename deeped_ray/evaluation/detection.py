@@ -1,10 +1,10 @@
-"""How well mentions are found in raw text: spans against those that people marked, both ends alike (strong match)."""
+"""How well mentions are found in raw text. A span is right if both its ends equal an annotated span (strong match)."""
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.linking.linker import Linker
 from deeped_ray.types import Document, Prediction
@@ -12,10 +12,10 @@ from deeped_ray.types import Document, Prediction
 
 @dataclass(frozen=True)
 class DetectionScores:
-    """Counts of spans, and the rates that follow."""
+    """Counts of spans, and their rates."""
 
     against: str
-    """Which annotated spans were to be found."""
+    """Which annotated spans count."""
     annotated: int
     found: int
     correct: int
@@ -56,7 +56,7 @@ def evaluate_detection(spans_of: Callable[[str], list[tuple[int, int]]], spec: s
 
 
 def evaluate_end_to_end(linker: Linker, spec: str) -> DetectionReport:
-    """Spans as in `evaluate_detection`, then mentions that also have the right entity."""
+    """Scores of spans as in `evaluate_detection`, then of mentions that also have the right entity."""
     documents = read_dataset(spec, with_unlinked=True)
     start = time.monotonic()
     raw = [linker.document(document.text) for document in documents]
@@ -71,19 +71,19 @@ def evaluate_end_to_end(linker: Linker, spec: str) -> DetectionReport:
 def score_entities(
     documents: Sequence[Document], answers: Sequence[Sequence[Prediction]], catalogue: Catalogue
 ) -> DetectionScores:
-    """Strong match, the entity included; a mention that is annotated as outside Wikipedia is to be left alone."""
+    """Strong match of span and entity. Linking a mention that is annotated as outside Wikipedia is wrong."""
     num_annotated = num_found = num_right = 0
     for document, predictions in zip(documents, answers, strict=True):
         gold = {(m.start, m.end): catalogue.find_gold(m) for m in document.mentions if m.gold is not None}
-        linked = {(p.start, p.end): catalogue.find(p.best.title) for p in predictions if p.best is not None}
+        linked = {(p.start, p.end): catalogue.find(p.entity.title) for p in predictions if p.entity is not None}
         num_annotated, num_found = num_annotated + len(gold), num_found + len(linked)
         num_right += sum(gold.get(span) == entity for span, entity in linked.items())
     return DetectionScores("linked, with the right entity", num_annotated, num_found, num_right)
 
 
 def score_spans(documents: Sequence[Document], found: Sequence[set[tuple[int, int]]]) -> tuple[DetectionScores, ...]:
-    """Three readings of the mentions that are annotated as outside Wikipedia (gold None): finding one is wrong; it counts
-    neither way; it is right."""
+    """Three ways to count a mention that is annotated as outside Wikipedia (gold None): finding it is wrong, finding it
+    is ignored, finding it is right."""
     linked = [{(m.start, m.end) for m in document.mentions if m.gold is not None} for document in documents]
     every = [{(m.start, m.end) for m in document.mentions} for document in documents]
     num_found = sum(map(len, found))

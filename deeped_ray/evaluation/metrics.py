@@ -1,13 +1,13 @@
 """Scores of linked documents, by the field's definitions.
 
-recall       right answers / annotated mentions; gold entities outside the knowledge base or the candidates count as missed
-accuracy     the same number: what the field calls in-KB accuracy, since mentions of nothing in Wikipedia are not annotated
+recall       right answers / annotated mentions; a gold entity outside the knowledge base or the candidates is a miss
+accuracy     the same number: in-KB accuracy, since mentions of things outside Wikipedia are not annotated
 precision    right answers / mentions that have candidates
 micro        over all mentions
-macro        the mean over documents that have mentions of each document's own figure
+macro        the mean of each document's own figure, over documents that have mentions
 gold recall  mentions whose gold entity is among the candidates / annotated mentions, before and after pruning
 
-Intervals are bootstrapped over documents, since the mentions of a document stand and fall together.
+Intervals are bootstrapped over documents, since the mentions of one document are right or wrong together.
 """
 
 import math
@@ -19,9 +19,8 @@ from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.types import Mention, Prediction
 
@@ -43,7 +42,7 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one annotated mention."""
+    """How one annotated mention was answered."""
 
     is_answered: bool
     is_correct: bool
@@ -53,7 +52,7 @@ class Outcome:
     gold_links: int
     """Links of the dump that lead to the gold entity."""
     text_chance: float = 0.0
-    """Chance of who knows of each candidate only whether it has a text, and picks any of those that have."""
+    """Chance that a random pick among the candidates that have a text is right."""
 
     @property
     def is_offered(self) -> bool:
@@ -67,7 +66,7 @@ class Outcome:
 
 
 def judge(mention: Mention, answer: Prediction, first: Sequence[PriorCandidate], catalogue: Catalogue) -> Outcome:
-    """Compare an answer with the gold title, both after redirects; `first` are the candidates before pruning."""
+    """Compare an answer with the gold title, both after redirects. `first` are the candidates before pruning."""
     gold_id = catalogue.find_gold(mention)
     if gold_id is None:
         return Outcome(bool(answer.candidates), False, "outside_kb", None, 0)
@@ -76,16 +75,16 @@ def judge(mention: Mention, answer: Prediction, first: Sequence[PriorCandidate],
     prior = next((candidate.prior for candidate in first if candidate.entity_id == gold_id), None)
     with_text = [c.entity_id for c in first if catalogue.num_words[c.entity_id]] or [c.entity_id for c in first]
     text_chance = 1 / len(with_text) if gold_id in with_text else 0.0
-    is_correct = answer.best is not None and answer.best.title == title
+    is_correct = answer.entity is not None and answer.entity.title == title
     error: ErrorKind | None = None
-    if answer.best is None:
+    if answer.entity is None:
         error = "unknown_name"
     elif prior is None:
         error = "not_a_candidate"
     elif title not in kept:
         error = "pruned"
     elif not is_correct:
-        error = "prior_misled" if answer.best.prior >= kept[title] else "context_misled"
+        error = "prior_misled" if answer.entity.prior >= kept[title] else "context_misled"
     return Outcome(bool(kept), is_correct, error, prior, int(catalogue.num_links[gold_id]), text_chance)
 
 
@@ -103,7 +102,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Right answers among the mentions of one class."""
+    """Right answers of one class of mentions."""
 
     mentions: int
     correct: int
@@ -115,7 +114,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Result:
-    """All outcomes of a data set, document by document, and what follows from them."""
+    """All outcomes of a data set, document by document, and the scores computed from them."""
 
     documents: Sequence[Sequence[Outcome]]
 
@@ -133,7 +132,7 @@ class Result:
 
     @cached_property
     def intervals(self) -> dict[str, tuple[float, float]]:
-        """95% intervals of every score: percentiles over resampled documents, always the same for the same outcomes."""
+        """95% intervals of every score: percentiles over resampled documents. The same outcomes give the same intervals."""
         num_documents = len(self._counts)
         uniform = np.full(num_documents, 1 / num_documents)
         weights = np.random.default_rng(0).multinomial(num_documents, uniform, size=RESAMPLES)
@@ -142,7 +141,7 @@ class Result:
 
     @property
     def text_only(self) -> float:
-        """Expected accuracy of a pick among the candidates that have a text: what coverage alone gives away."""
+        """Expected accuracy of a random pick among the candidates that have a text: what coverage alone achieves."""
         return sum(outcome.text_chance for outcome in self.outcomes) / max(self.mentions, 1)
 
     @property
@@ -162,12 +161,12 @@ class Result:
 
     @property
     def by_links(self) -> dict[str, Share]:
-        """By the number of links to the gold entity, where it is among the candidates (table 6)."""
+        """By the number of links to the gold entity, if it is among the candidates (table 6)."""
         return _shares(self._kept, lambda outcome: outcome.gold_links, LINK_CLASSES)
 
     @property
     def by_prior(self) -> dict[str, Share]:
-        """By the prior of the gold entity, where it is among the candidates (table 6)."""
+        """By the prior of the gold entity, if it is among the candidates (table 6)."""
         return _shares(self._kept, lambda outcome: outcome.gold_prior or 0.0, PRIOR_CLASSES)
 
     @property
@@ -176,7 +175,7 @@ class Result:
 
     @cached_property
     def _counts(self) -> Floats:
-        """Mentions, answered and right ones of every document that has mentions; of none, one row of zeros."""
+        """Mentions, answered and right ones of every document that has mentions. Without documents, one row of zeros."""
         rows = [
             (len(document), sum(o.is_answered for o in document), sum(o.is_correct for o in document))
             for document in self.documents
@@ -186,7 +185,7 @@ class Result:
 
 
 def _micro_macro(counts: Floats, weights: Floats) -> Floats:
-    """[N, 6] in the order of `Scores`, for documents [D, 3] that count as often as one row of weights [N, D] says."""
+    """[N, 6] in the order of `Scores`. Each row of weights [N, D] says how often each document of [D, 3] counts."""
     micro = _precision_recall_f1(weights @ counts)
     macro = _ratio(weights @ _precision_recall_f1(counts), weights.sum(axis=1, keepdims=True))
     return np.hstack([micro, macro])
@@ -200,7 +199,7 @@ def _precision_recall_f1(counts: Floats) -> Floats:
 
 
 def _ratio(part: Floats, whole: Floats) -> Floats:
-    """part / whole, and 0 of nothing is 0."""
+    """part / whole; 0 where the whole is 0."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 0.0)
 
 
@@ -217,9 +216,11 @@ def _shares(
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean, and half the width of Student's 95% interval around it; 0 for a single value."""
+    """Mean, and half the width of Student's 95% interval; 0 for a single value."""
     mean = sum(values) / len(values)
     if len(values) == 1:
         return mean, 0.0
+    from scipy import stats  # takes a second to import, and most evaluations have one seed
+
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
     return mean, float(stats.t.ppf(0.975, len(values) - 1)) * deviation / math.sqrt(len(values))

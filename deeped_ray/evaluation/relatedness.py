@@ -4,7 +4,7 @@
     pairs:FILE        TSV of title, title, judgement; a header may name the columns `matchA`, `matchB`, `relatedness`
     ceccarelli:FILE   `label qid:N ... # id-id`: page ids of a target and a candidate, 1 for related ones
 
-An entity without a vector has cosine 0 with all others. Ties are ranked by title, which knows nothing of the judgement.
+An entity without a vector has cosine 0 with all others. Ties are ranked by title, which says nothing about the judgement.
 """
 
 import itertools
@@ -15,9 +15,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.validation import HeldOutLinks, Validation
 from deeped_ray.knowledge.base import KnowledgeBase
@@ -33,7 +32,7 @@ _SVM_LINE = re.compile(r"(\d+)\s+qid:(\S+)\s.*?#\s*(\d+)-(\d+)\s*$")
 
 
 class Query(NamedTuple):
-    """A target with candidates and how related they were judged; titles, or page ids as numbers."""
+    """A target, its candidates, and how related people judged them to be. Entities are titles, or page ids as numbers."""
 
     target: str | int
     candidates: list[str | int]
@@ -55,7 +54,7 @@ class RelatednessConfig:
 
 
 def relatedness(kb: KnowledgeBase, config: RelatednessConfig) -> list[dict[str, Any]]:
-    """The scores of the current vectors on every data set; titles that are no entities get a vector from their words."""
+    """Scores of the current vectors on every data set. A title that is not an entity gets a vector from its words."""
     catalogue = Catalogue(kb.open("corpus"))
     vectors = kb.open("vectors").array("vectors")
     embedder = TextEmbedder(kb)
@@ -71,7 +70,7 @@ def relatedness(kb: KnowledgeBase, config: RelatednessConfig) -> list[dict[str, 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationConfig:
-    """What entity vectors are validated on while they are made."""
+    """What entity vectors are validated on during training."""
 
     validation: Annotated[
         str | None,
@@ -80,7 +79,7 @@ class ValidationConfig:
 
 
 class Judgements:
-    """Agreement with judgements of relatedness: as validation, the sum of NDCG@1, @5, @10 and MAP, or Spearman's correlation."""
+    """Agreement with judgements of relatedness. As validation: the sum of NDCG@1, @5, @10 and MAP, or Spearman's rho."""
 
     def __init__(self, spec: str, catalogue: Catalogue) -> None:
         self.name = spec
@@ -100,7 +99,7 @@ class Judgements:
     def scores(
         self, vectors: Floats, unknown: Floats | None = None, *, discount: Discount = "standard"
     ) -> dict[str, float]:
-        """With vectors of `entities` and, if they have any, of `unknown_titles`."""
+        """The scores of vectors of `entities` and, if given, of `unknown_titles`."""
         by_entity = dict(zip(self.entities.tolist(), vectors, strict=True))
         by_name = {name: by_entity[entity] for name, entity in self._entity_of_name.items() if entity is not None}
         if unknown is not None:
@@ -140,14 +139,16 @@ def score_relatedness(
 
 
 def spearman(scores: Sequence[float], judgements: Sequence[float]) -> float:
-    """Rank correlation, ties sharing their mean rank; 0 if either side does not distinguish anything."""
+    """Rank correlation. Ties share their mean rank. 0 if all scores or all judgements are equal."""
     if len(set(scores)) < 2 or len(set(judgements)) < 2:
         return 0.0
-    return float(scipy.stats.spearmanr(scores, judgements).statistic)
+    from scipy import stats  # takes a second to import, and every training of vectors imports this module
+
+    return float(stats.spearmanr(scores, judgements).statistic)
 
 
 def ndcg(labels: Sequence[float], k: int, *, discount: Discount) -> float:
-    """DCG of the first k labels, as ranked, over that of the best ranking."""
+    """DCG of the first k labels as ranked, divided by the DCG of the best ranking."""
     ranks = np.arange(1, len(labels) + 1)[:k]
     weights = 1 / np.log2(1 + ranks if discount == "standard" else np.maximum(2, ranks))
     gains = 2 ** np.asarray(labels, dtype=np.float64) - 1
@@ -155,7 +156,7 @@ def ndcg(labels: Sequence[float], k: int, *, discount: Discount) -> float:
 
 
 def average_precision(labels: Sequence[float]) -> float:
-    """Mean, over the related candidates, of the precision at their ranks."""
+    """Mean precision at the ranks of the related candidates."""
     is_related = np.asarray(labels) > 0
     precision = np.cumsum(is_related) / np.arange(1, len(is_related) + 1)
     return float(precision[is_related].mean())
@@ -166,7 +167,7 @@ def _entity(catalogue: Catalogue, name: str | int) -> int | None:
 
 
 def _cosines(query: Query, vectors: Mapping[str | int, Floats]) -> list[float]:
-    """Of the target with each candidate."""
+    """Cosine of the target with each candidate."""
     target = vectors.get(query.target)
     found = [vectors.get(candidate) for candidate in query.candidates]
     return [0.0 if target is None or each is None else float(each @ target) for each in found]
@@ -181,9 +182,9 @@ def read_queries(spec: str) -> list[Query]:
     try:
         queries = _READERS[kind](lines)
     except (ValueError, IndexError) as error:
-        raise DeepEdError(f"{path} is no {kind} file: {error}. Expected {_EXPECTED[kind]}.") from error
+        raise DeepEdError(f"{path} is not a {kind} file: {error}. Expected {_EXPECTED[kind]}.") from error
     if not queries:
-        raise DeepEdError(f"{path} holds no judgement. Expected {_EXPECTED[kind]}.")
+        raise DeepEdError(f"{path} has no judgements. Expected {_EXPECTED[kind]}.")
     return queries
 
 
@@ -203,7 +204,7 @@ def _read_kore(lines: list[str]) -> list[Query]:
             queries.append(Query(line.strip(), [], []))
         elif queries:
             queries[-1].candidates.append(line.strip())
-            queries[-1].judgements.append(-float(len(queries[-1].candidates)))  # more related ones come first
+            queries[-1].judgements.append(-float(len(queries[-1].candidates)))  # the most related title comes first
         else:
             raise ValueError("the first line starts with a tab")
     if any(len(query.candidates) < 2 for query in queries):
@@ -220,7 +221,7 @@ def _read_pairs(lines: list[str]) -> list[Query]:
         columns = [header.index(name) for name in named] if set(named) <= set(header) else columns
     first, second, judgement = columns
     pairs = [(row[first], row[second], float(row[judgement])) for row in rows]
-    # WikiSim-353 leaves the title of a term without a page empty
+    # WikiSim-353 leaves the title empty if a term has no page
     return [Query(one, [two], [judged]) for one, two, judged in pairs if _is_title(one) and _is_title(two)]
 
 

@@ -1,4 +1,4 @@
-"""Evaluates linkers on annotated documents; `tables` shows the outcome."""
+"""Evaluates linkers on annotated documents. `tables` shows the result."""
 
 import hashlib
 import itertools
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
 from deeped_ray.evaluation.metrics import Outcome, Result, Share, judge
@@ -58,7 +58,7 @@ class Case:
 
     document: str
     gold: str
-    """As annotated, before redirects."""
+    """The annotated title, before redirects."""
     is_correct: bool
     prediction: Prediction
 
@@ -71,11 +71,11 @@ class Report:
     model: LinkerKind
     result: Result
     candidates_sha256: str
-    """Of the candidates by prior, before pruning: scores compare only where these are equal."""
+    """Hash of the candidates by prior, before pruning. Compare scores only if these hashes are equal."""
     seconds: float
     cases: tuple[Case, ...] = ()
     by_seed: tuple[float, ...] = ()
-    """Accuracies of all seeds of the training run, where they were asked for."""
+    """Accuracies of all seeds of the training run, if asked for."""
 
     @property
     def name(self) -> str:
@@ -178,7 +178,7 @@ def _hard_cases(
     *,
     count: int,
 ) -> tuple[Case, ...]:
-    """Solved and missed mentions in turn, those whose gold entity is the least usual sense first (table 7)."""
+    """Solved and missed mentions in turn, lowest prior of the gold entity first (table 7)."""
     ranked: dict[bool, list[tuple[float, Case]]] = {True: [], False: []}
     for document, *rows in zip(documents, answers, outcomes, strict=True):
         for mention, answer, outcome in zip(document.mentions, *rows, strict=True):
@@ -193,18 +193,20 @@ def _hard_cases(
 def _candidates_sha256(
     documents: Sequence[Document], firsts: Sequence[Sequence[Sequence[PriorCandidate]]], catalogue: Catalogue
 ) -> str:
-    """Over titles and priors of all mentions, so that it does not depend on how a knowledge base numbers its entities."""
+    """Hash of titles and priors, which does not depend on how a knowledge base numbers its entities."""
     digest = hashlib.sha256()
     for document, first in zip(documents, firsts, strict=True):
         for mention, candidates in zip(document.mentions, first, strict=True):
-            known = [candidate for candidate in candidates if candidate.prior]  # without those found by resemblance
+            known = [
+                candidate for candidate in candidates if candidate.prior
+            ]  # entities found by resemblance have none
             rows = [(catalogue.title(candidate.entity_id), round(candidate.prior, 6)) for candidate in known]
             digest.update(json.dumps([document.surface(mention), rows]).encode())
     return digest.hexdigest()
 
 
 def write_json(reports: Sequence[Report], path: Path) -> None:
-    """One object for one linker on one data set, a list of them for several."""
+    """One object for one linker on one data set; a list of objects for several."""
     data = [report.to_json() for report in reports]
     try:
         path.write_text(json.dumps(data[0] if len(data) == 1 else data, indent=2) + "\n")

@@ -1,16 +1,16 @@
-"""Plain text for people: aligned tables of scores, and answers with their reasons."""
+"""Scores as tables for people."""
 
 from collections.abc import Mapping, Sequence
 
 from deeped_ray.evaluation.detection import DetectionReport
 from deeped_ray.evaluation.metrics import ERROR_KINDS, LINK_CLASSES, PRIOR_CLASSES, Share, mean_and_interval
 from deeped_ray.evaluation.report import Case, Report
-from deeped_ray.running.console import table
-from deeped_ray.types import Prediction
+from deeped_ray.linking.views import describe as describe
+from deeped_ray.running.console import PLAIN, Style, table
 
 
-def report_table(reports: Sequence[Report]) -> str:
-    """The scores that are usually quoted, one row a linker and data set."""
+def report_table(reports: Sequence[Report], *, style: Style = PLAIN) -> str:
+    """The scores that are usually quoted: one row per linker and data set."""
     headers = ["mentions", "accuracy %", "95% interval", "micro F1 %", "macro F1 %", "gold recall %", "kept %"]
     rows = []
     for report in reports:
@@ -29,11 +29,11 @@ def report_table(reports: Sequence[Report]) -> str:
     if any(report.by_seed for report in reports):
         headers.append("over seeds %")
         rows = [[*row, _over_seeds(report.by_seed)] for row, report in zip(rows, reports, strict=True)]
-    return _table_of(reports, headers, rows)
+    return _table_of(reports, headers, rows, style)
 
 
-def detection_table(reports: Sequence[DetectionReport]) -> str:
-    """Precision, recall and F1 of spans, one row a reading of the annotation."""
+def detection_table(reports: Sequence[DetectionReport], *, style: Style = PLAIN) -> str:
+    """Precision, recall and F1 of spans: one row per way to read the annotation."""
     headers = ["data set", "annotated mentions", "number", "found", "P %", "R %", "F1 %", "characters/s"]
     rows = [
         [
@@ -47,7 +47,7 @@ def detection_table(reports: Sequence[DetectionReport]) -> str:
         for report in reports
         for scores in report.scores
     ]
-    return table(headers, rows)
+    return table(headers, rows, style=style)
 
 
 def _over_seeds(accuracies: Sequence[float]) -> str:
@@ -57,8 +57,8 @@ def _over_seeds(accuracies: Sequence[float]) -> str:
     return f"{_percent(mean)} ± {100 * interval:.2f} ({len(accuracies)})"
 
 
-def report_text(reports: Sequence[Report]) -> str:
-    """Everything there is to say for people, the usual scores first."""
+def report_text(reports: Sequence[Report], *, style: Style = PLAIN) -> str:
+    """All scores and errors, the usual scores first."""
     scores = [report.result.scores for report in reports]
     macro = [(s.macro_precision, s.macro_recall, s.macro_f1) for s in scores]
     micro = [(s.micro_precision, s.accuracy, s.micro_f1) for s in scores]
@@ -67,51 +67,34 @@ def report_text(reports: Sequence[Report]) -> str:
     chances = dict.fromkeys((report.name, report.result.text_only) for report in reports)
     hashes = dict.fromkeys((report.name, report.candidates_sha256) for report in reports)
     sections = [
-        report_table(reports),
+        report_table(reports, style=style),
         "Precision (P), recall (R) and F1 in %, over mentions and as means over documents",
-        _table_of(reports, ["micro P", "R", "F1", "macro P", "R", "F1"], rates),
+        _table_of(reports, ["micro P", "R", "F1", "macro P", "R", "F1"], rates, style),
         "Mentions answered wrongly or not at all, by kind",
-        _table_of(reports, ["errors", *(kind.replace("_", " ") for kind in ERROR_KINDS)], errors),
+        _table_of(reports, ["errors", *(kind.replace("_", " ") for kind in ERROR_KINDS)], errors, style),
         "Accuracy in % by links to the gold entity, where it is a candidate; in brackets the mentions",
-        _table_of(reports, list(LINK_CLASSES), [_share_cells(report.result.by_links) for report in reports]),
+        _table_of(reports, list(LINK_CLASSES), [_share_cells(report.result.by_links) for report in reports], style),
         "Accuracy in % by prior of the gold entity, where it is a candidate; in brackets the mentions",
-        _table_of(reports, list(PRIOR_CLASSES), [_share_cells(report.result.by_prior) for report in reports]),
+        _table_of(reports, list(PRIOR_CLASSES), [_share_cells(report.result.by_prior) for report in reports], style),
         "\n".join(f"candidates of {name}: sha256 {digest}" for name, digest in hashes),
         "\n".join(
             f"a pick among the candidates of {name} that have a text is right in {_percent(rate)}%"
             for name, rate in chances
         ),
-        *(describe_case(report, case) for report in reports for case in report.cases),
+        *(describe_case(report, case, style=style) for report in reports for case in report.cases),
     ]
     return "\n\n".join(sections)
 
 
-def describe_case(report: Report, case: Case) -> str:
+def describe_case(report: Report, case: Case, *, style: Style = PLAIN) -> str:
     verdict = "right" if case.is_correct else "wrong"
-    return f"{report.name}, {report.model}, document {case.document!r}, gold {case.gold}: {verdict}\n" + describe(
-        case.prediction, num_words=20
-    )
+    head = f"{report.name}, {report.model}, document {case.document!r}, gold {case.gold}: {verdict}"
+    return f"{head}\n{describe(case.prediction, num_words=20, style=style)}"
 
 
-def describe(prediction: Prediction, *, num_words: int) -> str:
-    """A mention with its answer, its attended words, and every candidate's parts."""
-    head = f"{prediction.surface!r} [{prediction.start}:{prediction.end}] -> {prediction.best.title if prediction.best else f'nothing: {prediction.reason}'}"
-    if not prediction.candidates:
-        return head
-    words = ", ".join(f"{word} {weight:.2f}" for word, weight in prediction.attended[:num_words])
-    rows = [
-        (c.title, c.prior, c.local, "" if c.coherence is None else f"{c.coherence:.3f}", c.score, c.probability)
-        for c in prediction.candidates
-    ]
-    columns = table(["candidate", "prior", "local", "coherence", "score", "probability"], rows)
-    return "\n".join(
-        [head, *([f"  attended words: {words}"] if words else []), *(f"  {line}" for line in columns.splitlines())]
-    )
-
-
-def _table_of(reports: Sequence[Report], headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def _table_of(reports: Sequence[Report], headers: Sequence[str], rows: Sequence[Sequence[object]], style: Style) -> str:
     named = [[report.name, report.model, *row] for report, row in zip(reports, rows, strict=True)]
-    return table(["data set", "model", *headers], named)
+    return table(["data set", "model", *headers], named, style=style)
 
 
 def _share_cells(shares: Mapping[str, Share]) -> list[str]:

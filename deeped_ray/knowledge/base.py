@@ -52,7 +52,7 @@ class KnowledgeBase:
         if path is not None and "working_dir_files" in (*path.parts, *path.resolve().parts):
             # `ray job submit --working-dir .` runs in a throw-away copy, where a relative --kb would be lost
             raise DeepEdError(
-                f"Knowledge base {root} lies in the job's temporary working directory. Give --kb as an absolute path."
+                f"Knowledge base {root} is in the job's temporary working directory. Give --kb as an absolute path."
             )
         if create:
             (self.location / "parts").make_folder()
@@ -64,7 +64,7 @@ class KnowledgeBase:
 
     @property
     def root(self) -> Path:
-        """Of a knowledge base on a file system."""
+        """The folder of a knowledge base on a file system."""
         assert self.location.path is not None, f"{self} is not on a file system"
         return self.location.path
 
@@ -83,7 +83,7 @@ class KnowledgeBase:
             ) from error
         if found != FORMAT:
             raise FormatError(
-                f"The parts of {self} ({', '.join(parts)}) have format {found}, this deeped-ray {__version__} reads format {FORMAT}."
+                f"The parts of {self} ({', '.join(parts)}) have format {found}, but deeped-ray {__version__} reads format {FORMAT}."
                 f" Use the version that wrote them, or build into a new folder with {MAKERS['corpus']}."
             )
         check_records(parts, where=str(file))
@@ -112,18 +112,18 @@ class KnowledgeBase:
         return Part(name, record["id"], self.location / record["folder"], record)
 
     def last(self, name: str) -> Part | None:
-        """A part as it was last made, though its parents may have changed since; None if there is none that is sound."""
+        """A part as it was last made, even if its parents have changed since; None if it is missing or damaged."""
         record = self.manifest()["parts"].get(name)
         part = self._part(name, record) if record else None
         return None if part is None or damage_of(part, full=False) else part
 
     def verify(self) -> dict[str, str | None]:
-        """Hash every file of every part; a problem, or None, by part name."""
+        """Hash every file of every part. Returns the problem of each part, or None."""
         parts = self.manifest()["parts"]
         return {name: damage_of(self._part(name, record), full=True) for name, record in parts.items()}
 
     def is_current(self, name: str, *, config: object, parents: Sequence[str]) -> bool:
-        """Whether the part exists, is sound, and would come out the same if it were made now."""
+        """Whether the part exists, is undamaged, and would be the same if it were made again now."""
         try:
             part = self.open(name)
             return part.config == _plain(config) and set(part.record["parents"]) == set(parents)

@@ -7,6 +7,7 @@ stored string, so that two strings with the same hash cannot be mistaken for eac
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +17,12 @@ from deeped_ray.storage.arrow import open_arrow
 
 
 def hash64(string: str) -> int:
+    """The one hash of strings. `text.Spans` has another, since it hashes all tokens of a text at once."""
     return int.from_bytes(blake2b(string.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 def hash_order(strings: Sequence[str]) -> npt.NDArray[np.int64]:
-    """The order in which `write` expects its strings: by hash, then by string."""
+    """The order in which `write_strings` expects its strings: by hash, then by string."""
     keys = [(hash64(string), string) for string in strings]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
 
@@ -43,8 +45,23 @@ def write_hashed_strings(
     write_mapped(folder / f"{name}.arrow", pa.table({"string": strings}))
 
 
+def join_strings(pieces: Sequence[Path], folder: Path, name: str) -> None:
+    """Strings of pieces, given by their prefixes, which follow each other in hash order."""
+    hashes = np.concatenate([np.load(f"{piece}.hashes.npy", allow_pickle=False) for piece in pieces])
+    strings = pa.chunked_array([read_strings(piece.parent, piece.name) for piece in pieces])
+    write_hashed_strings(folder, name, hashes, strings)
+
+
 def read_strings(folder: Path, name: str) -> pa.Array:
     return read_mapped(folder / f"{name}.arrow")["string"]
+
+
+def take_strings(strings: pa.Array, rows: npt.NDArray[np.int64]) -> list[str]:
+    """The strings of some rows."""
+    # pa.array would import pandas: see `numbers_of`
+    buffer = pa.py_buffer(np.ascontiguousarray(rows, np.int64))
+    taken: list[str] = strings.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, buffer])).to_pylist()
+    return taken
 
 
 def write_mapped(path: Path, table: pa.Table) -> None:
@@ -61,6 +78,14 @@ def read_mapped(path: Path) -> dict[str, pa.Array]:
         name: column.chunk(0) if column.num_chunks else pa.array([], column.type)
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
+
+
+def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
+    """A column as an array, without a copy unless it holds truth values, which Arrow packs into bits."""
+    # to_numpy, pa.array and pa.scalar import pandas, which takes as long as all else that a look-up imports
+    is_bits = pa.types.is_boolean(column.type)
+    numbers = np.from_dlpack(column.cast(pa.uint8()) if is_bits else column)
+    return numbers.view(np.bool_) if is_bits else numbers
 
 
 class StringIndex:
@@ -80,8 +105,7 @@ class StringIndex:
 
     def take(self, rows: npt.NDArray[np.int64]) -> list[str]:
         """The strings of many rows at once."""
-        strings: list[str] = self._strings.take(pa.array(rows)).to_pylist()
-        return strings
+        return take_strings(self._strings, rows)
 
     def find(self, string: str) -> int | None:
         key = np.uint64(hash64(string))

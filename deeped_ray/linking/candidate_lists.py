@@ -2,8 +2,8 @@
 
     doc_id  mention_index  mention  gold_title  gold_page_id  [[title, page_id, in_count, out_count], ...]
 
-Tab-separated, with a header; `mention_index` counts all annotated mentions of an AIDA document, also those outside
-Wikipedia. The lists come without p(e|m): `mention_counts` makes one.
+Tab-separated, with a header. `mention_index` counts all annotated mentions of an AIDA document, including those outside
+Wikipedia. The lists have no p(e|m): `mention_counts` computes one.
 """
 
 import json
@@ -22,11 +22,11 @@ class ListedCandidate(NamedTuple):
     title: str
     page_id: int
     num_links: int
-    """`in_count`: how often the page is linked, a popularity that knows nothing of the mention."""
+    """`in_count`: how often the page is linked, whatever the link text."""
 
 
 class CandidateLists:
-    """Candidates by document and number of the mention."""
+    """Candidates by document and mention number."""
 
     def __init__(self, specs: Sequence[str]) -> None:
         self.specs = tuple(specs)
@@ -35,22 +35,22 @@ class CandidateLists:
             self._rows.update(_read_ppr(list_path(spec)))
 
     def find(self, document: Document, mention: Mention) -> list[ListedCandidate] | None:
-        """None for a mention without a list."""
+        """The candidates of a mention; None if it has no list."""
         surface, candidates = self._rows.get((_document_id(document), mention.number), ("", None))
         # data sets differ in where they put spaces around dots
         if candidates is not None and "".join(surface.split()) != "".join(document.surface(mention).split()):
             raise DeepEdError(
-                f"{', '.join(self.specs)}: mention {mention.number} of document {_document_id(document)} is {surface!r} there"
-                f" and {document.surface(mention)!r} in the data set. Is it the list of another data set?"
+                f"Mention {mention.number} of document {_document_id(document)} is {surface!r} in {', '.join(self.specs)}"
+                f" but {document.surface(mention)!r} in the data set. Is this the list of another data set?"
             )
         return candidates
 
     def check(self, documents: Iterable[Document]) -> None:
-        """Fail if the lists belong to other documents: at least one must have a list."""
+        """Fail unless at least one mention has a list: otherwise the lists belong to other documents."""
         found = [self.find(document, mention) is not None for document in documents for mention in document.mentions]
         if self.specs and not any(found):
             raise DeepEdError(
-                f"{', '.join(self.specs)} names none of the data set's mentions. Is it the list of another one?"
+                f"{', '.join(self.specs)} has a list for none of the data set's mentions. Is this the list of another data set?"
             )
 
     def all_candidates(self) -> Iterator[ListedCandidate]:
@@ -75,7 +75,9 @@ def _read_ppr(path: Location) -> Iterator[tuple[tuple[str, int], tuple[str, list
         cells = line.split("\t")
         if number == 1:
             if cells != _HEADER:
-                raise DeepEdError(f"{path} is no ppr file: expected columns {', '.join(_HEADER)}, found {line[:60]!r}.")
+                raise DeepEdError(
+                    f"{path} is not a ppr file: expected columns {', '.join(_HEADER)}, found {line[:60]!r}."
+                )
             continue
         try:
             document_id, place, surface, _, _, listed = cells

@@ -1,10 +1,10 @@
-"""Section 6: a mention such as "Such" has the candidates of "Peter Such", if the document speaks of that person.
+"""Section 6: if a document names the person "Peter Such", its mention "Such" gets the candidates of "Peter Such".
 
-    words       the paper: the words of m are some words of M in a row, but not all
-    substring   the authors' code: m, after or before a space, is a substring of M
+    words       the paper: the words of m are consecutive words of M, but not all of them
+    substring   the authors' code: m is a substring of M, next to a space
 
-Mentions are compared in lower case; of those that are then equal, the first counts. M is a mention of a person if its
-candidate with the highest prior is one.
+Mentions are compared in lower case. If several are equal then, the first one counts. M is a mention of a person if its
+candidate with the highest prior is a person.
 """
 
 from bisect import bisect_left, bisect_right
@@ -27,9 +27,9 @@ def share_person_candidates(
     is_person: npt.NDArray[np.bool_],
     rule: CoreferenceRule,
 ) -> list[list[PriorCandidate]]:
-    """The candidates of every mention of a document, replaced by those of the person mentions that contain it, if any.
+    """The candidates of every mention. If person mentions contain a mention, it gets their candidates instead.
 
-    p(e|m) = sum over M of p(e|M) / number of M. What M itself may be given plays no part.
+    p(e|m) = sum over M of p(e|M) / number of M, where p(e|M) is M's own prior even if M gets other candidates too.
     """
     names = [normalize_mention(surface).lower() for surface in surfaces]
     first: dict[str, list[PriorCandidate]] = {}
@@ -42,7 +42,7 @@ def share_person_candidates(
 
 
 def _holders(names: Iterable[str], persons: Sequence[str], rule: CoreferenceRule) -> dict[str, set[str]]:
-    """Which persons' names contain a name."""
+    """Each name with the names of persons that contain it."""
     if rule == "words":
         words = {name: words_of(name) for name in names}
         tails = _Tails((_spaced(words[person][at:]), person) for person in persons for at in range(len(words[person])))
@@ -58,12 +58,12 @@ def _holders(names: Iterable[str], persons: Sequence[str], rule: CoreferenceRule
 
 
 def _spaced(words: Sequence[str]) -> str:
-    """Every word with a space after it, so that "ann" is not found in "anna"."""
+    """Every word followed by a space, so that "ann" is not found in "anna"."""
     return "".join(f"{word} " for word in words)
 
 
 class _Tails:
-    """Finds the names that have a tail with a given beginning, by binary search in all their tails."""
+    """Finds names that contain a string: binary search in the sorted tails of all names."""
 
     def __init__(self, tails: Iterable[tuple[str, str]]) -> None:
         self._tails = sorted(tails)
@@ -76,7 +76,7 @@ class _Tails:
 
 
 def _merge(candidates: Sequence[list[PriorCandidate]]) -> list[PriorCandidate]:
-    """The average of several mentions' priors; an entity that one does not have counts 0 there."""
+    """The average of several mentions' priors. An entity that a mention lacks counts 0 there."""
     prior: defaultdict[int, float] = defaultdict(float)
     support: defaultdict[int, float] = defaultdict(float)
     for candidate in (candidate for own in candidates for candidate in own):

@@ -1,14 +1,14 @@
-"""Raw text -> mentions, by what the knowledge base knows of names: no other model is needed.
+"""Finds mentions in raw text with the names of the knowledge base. It needs no other model.
 
-    find       every mention of the table that stands in the text; of a headline's capitals, in usual case as well
-    choose     names that are linked often enough where they occur, and are seldom written in lower case
-    resolve    of those that overlap the longest, then the one that is linked more often
-    complete   drop what is only part of a longer, unknown name; add the short names of persons and firms
+    find       all names of the mention table in the text; a headline in capitals is also read in usual case
+    choose     keep names that are linked often enough where they occur, and seldom written in lower case
+    resolve    where names overlap, keep the longest, then the one that is linked more often
+    complete   drop a name that is part of a longer, unknown name; add the short names of persons and firms
 
     link probability = (linked pages + 0.2) / (pages + 2)
 
-where pages are those in whose text the string stands, and linked pages those where it is a link. It is low: well-known
-names are hardly ever linked (`U.S.` on 2% of its pages).
+Pages are those whose text contains the string; linked pages are those where it is a link. The probability is low, since
+authors rarely link well-known names (`U.S.` on 2% of its pages).
 """
 
 import re
@@ -19,22 +19,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus.occurrences import (
-    MAX_UNITS,
-    Hashes,
-    Occurrences,
-    SequenceIndex,
-    Units,
-    hashes_of_units,
-    later_hashes,
-    units_of,
-)
+from deeped_ray.corpus.occurrences import MAX_UNITS, Occurrences, SequenceIndex, later_hashes
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.text import STOP_WORDS
+from deeped_ray.text import STOP_WORDS, Hashes, Spans, hash_tokens, unit_spans
 from deeped_ray.types import DeepEdError
 
 Span = tuple[int, int]
-# A string that never occurs in running text, as some titles do not, is taken for one linked once in ten times.
+# A string that never occurs in running text, such as some titles, counts as linked once in ten times.
 _PSEUDO_PAGES, _PSEUDO_LINKED = 2.0, 0.2
 _SENTENCE_ENDS = frozenset(".!?:\n\r\v\f\x85\u2028\u2029")
 _BREAK = "\n"
@@ -69,17 +60,17 @@ class DetectionConfig:
     def __post_init__(self) -> None:
         for name in ("min_link_probability", "min_lower_probability", "min_name_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise DeepEdError(f"--{name.replace('_', '-')} must lie between 0 and 1, unlike {getattr(self, name)}.")
+                raise DeepEdError(f"`{name}` must lie between 0 and 1, not be {getattr(self, name)}.")
 
 
 class _Words(NamedTuple):
-    """What is known of every unit of a text by its form alone."""
+    """What the form of each unit of a text tells about it."""
 
     strings: list[str]
     is_spaced: _Bools
     is_word: _Bools
     is_capital: _Bools
-    """Begins with a letter and is not lower-case; scripts without case are taken for names."""
+    """Begins with a letter and is not lower-case. Words of scripts without case count as capitalised."""
     is_number: _Bools
     is_upper: _Bools
     is_common: _Bools
@@ -87,11 +78,11 @@ class _Words(NamedTuple):
     is_initial: _Bools
     """First word of a sentence or line."""
     num_letters: _Ints
-    """Zero for what no mention consists of alone: numbers, dates and stop words."""
+    """Zero for numbers, dates and stop words: a mention needs more than these."""
 
 
 class _Matches(NamedTuple):
-    """Strings of the text that are mentions of the table; those in other case included."""
+    """Strings of the text that the mention table knows, as written or in other case."""
 
     first: _Ints
     length: _Ints
@@ -112,8 +103,8 @@ class Detector:
         self._linked_pages = np.asarray(corpus.array("mentions.linked_pages"))
 
     def spans(self, text: str) -> list[Span]:
-        """Start and end of every mention, in order; they do not overlap."""
-        units = units_of(text)
+        """Start and end of every mention, in order. Mentions do not overlap."""
+        units = unit_spans(text)
         if not len(units.starts):
             return []
         words = _words_of(text, units)
@@ -126,10 +117,10 @@ class Detector:
         return sorted((int(units.starts[first]), int(units.ends[end - 1])) for first, end in chosen)
 
     def _find(self, words: _Words) -> _Matches:
-        """All matches, by their own form and, for capitals, by that of a headline, with how often they are lower-case."""
-        own = hashes_of_units(words.strings)
-        headline, later_headline = (hashes_of_units(form) for form in _headline(words))
-        lower = hashes_of_units([string.lower() for string in words.strings])
+        """All matches as written, and as a headline for capitals, with how often they are written in lower case."""
+        own = hash_tokens(words.strings)
+        headline, later_headline = (hash_tokens(form) for form in _headline(words))
+        lower = hash_tokens([string.lower() for string in words.strings])
         as_own = self._match(words, own, own)
         as_headline = _changed(self._match(words, headline, later_headline), own, headline, later_headline)
         as_lower = _changed(self._match(words, lower, lower), own, lower, lower)
@@ -149,7 +140,7 @@ class Detector:
 
     def _is_mention(self, matches: _Matches, words: _Words) -> _Bools:
         first, last = matches.first, matches.first + matches.length - 1
-        # a mention may end with a full stop or bracket: what counts is the word before it
+        # a mention may end with a full stop or bracket: the word before it counts
         last_word = np.maximum.accumulate(np.where(words.is_word, np.arange(len(words.is_word)), -1))[last]
         is_edge = words.is_capital | words.is_number
         is_name = is_edge[first] & is_edge[last_word] & (matches.name_share >= self.config.min_name_share)
@@ -166,14 +157,14 @@ def _keys_of(found: Occurrences) -> _Ints:
 
 
 def _changed(found: Occurrences, own: Hashes, first: Hashes, later: Hashes) -> Occurrences:
-    """Those that are written in another way than the text has them; the others were found as they stand."""
+    """Matches whose form differs from the text. The others were already found as written."""
     num_changed = np.append(0, np.cumsum(later != own))
     is_changed = num_changed[found.first + found.length] > num_changed[found.first + 1]
     is_changed |= (first != own)[found.first]
     return Occurrences(found.first[is_changed], found.length[is_changed], found.row[is_changed])
 
 
-def _words_of(text: str, units: Units) -> _Words:
+def _words_of(text: str, units: Spans) -> _Words:
     strings = [text[start:end] for start, end in zip(units.starts.tolist(), units.ends.tolist(), strict=True)]
     strings = [string if string.isascii() else unicodedata.normalize("NFC", string) for string in strings]
     is_word = np.array([string[0].isalnum() for string in strings])
@@ -197,10 +188,10 @@ def _words_of(text: str, units: Units) -> _Words:
 
 
 def _headline(words: _Words) -> tuple[list[str], list[str]]:
-    """BANK OF ENGLAND -> Bank of England: words as the first of a name, and as a later one; usual case ends a name."""
+    """BANK OF ENGLAND -> Bank of England: each word as the first of a name, and as a later one. Usual case ends a name."""
     first, later = [], []
     for place, string in enumerate(words.strings):
-        # the S of QUEEN'S is no word of its own
+        # the S of QUEEN'S is not a word
         is_tail = place > 0 and not words.is_spaced[place] and words.strings[place - 1] in "'’"
         lowered = string.lower()
         first.append(string.capitalize() if string.isupper() else _BREAK)
@@ -212,7 +203,7 @@ def _headline(words: _Words) -> tuple[list[str], list[str]]:
 
 
 def _ordinary(matches: _Matches, words: _Words, min_name_share: float) -> _Bools:
-    """Words that say nothing about a name beside them: common ones, and those that their place gives the capital."""
+    """Words that do not belong to a name beside them: common words, and words capitalised only by their position."""
     is_ordinary = words.is_common | ~words.is_capital
     single = matches.where(matches.length == 1)
     is_ordinary[single.first] |= (single.name_share < min_name_share) | words.is_initial[single.first]
@@ -220,7 +211,7 @@ def _ordinary(matches: _Matches, words: _Words, min_name_share: float) -> _Bools
 
 
 def _resolve(matches: _Matches, num_units: int) -> list[Span]:
-    """Units of the longest matches, then the likeliest, that do not overlap."""
+    """Matches that do not overlap: longest first, then most probable."""
     is_taken = np.zeros(num_units, dtype=bool)
     chosen = []
     for place in np.lexsort((matches.first, -matches.probability, -matches.length)).tolist():
@@ -240,15 +231,15 @@ def _taken(chosen: list[Span], num_units: int) -> _Bools:
 
 
 def _without_parts(chosen: list[Span], words: _Words, is_ordinary: _Bools) -> list[Span]:
-    """Leave out a match beside a name that is no match: `Huber` in `Anke Huber` is somebody else than any Huber known.
+    """Leave out a match next to an unknown name: the `Huber` of `Anke Huber` is none of the known Hubers.
 
-    In a headline every word looks like a name, so there a space divides. A hyphen always joins.
+    In a headline every word looks like a name, so a space separates names there. A hyphen always joins.
     """
     is_foreign = ~is_ordinary & ~_taken(chosen, len(is_ordinary))
     num_units = len(is_foreign)
 
     def is_part(edge: int, step: int) -> bool:
-        """Whether the word goes on beyond the first (step -1) or last (step 1) unit of a match."""
+        """Whether the name continues before the first (step -1) or after the last (step 1) unit of a match."""
         beside, beyond = edge + step, edge + 2 * step
         if not 0 <= beside < num_units:
             return False
@@ -261,7 +252,7 @@ def _without_parts(chosen: list[Span], words: _Words, is_ordinary: _Bools) -> li
 
 
 def _short_names(chosen: list[Span], words: _Words, is_ordinary: _Bools) -> list[Span]:
-    """`Arafat`, once `Yasser Arafat` is a mention: the linker gives a short name the candidates of the long one."""
+    """`Arafat`, if `Yasser Arafat` is a mention: the linker gives the short name the candidates of the long one."""
     strings = words.strings
     last_words = {strings[end - 1] for first, end in chosen if words.is_capital[first : end - 1].any()}
     last_words = {word for word in last_words if word.istitle()}
@@ -278,7 +269,7 @@ def _short_names(chosen: list[Span], words: _Words, is_ordinary: _Bools) -> list
 
 
 class SpacyDetector:
-    """Takes the named entities of a spaCy pipeline for mentions."""
+    """Uses the named entities of a spaCy pipeline as mentions."""
 
     def __init__(self, config: DetectionConfig) -> None:
         self.config = config

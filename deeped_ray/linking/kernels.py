@@ -143,8 +143,16 @@ def _length(num_candidates: Any) -> int:
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    compiler = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "arcp", "nsz"}, error_model="numpy")
-    compiled: Callable[..., Any] = compiler(inspect.unwrap(function))  # tests wrap every function in type checks
+    function = inspect.unwrap(function)  # tests wrap every function in type checks
+    options: dict[str, Any] = {
+        "nogil": True,
+        "fastmath": {"reassoc", "contract", "arcp", "nsz"},
+        "error_model": "numpy",
+    }
+    try:
+        compiled: Callable[..., Any] = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # neither the package nor the home can be written to: compile again in each process
+        compiled = numba.njit(**options)(function)
     return compiled
 
 

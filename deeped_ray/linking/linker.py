@@ -1,4 +1,4 @@
-"""The linker: text in, entities with reasons out. Command line, evaluation and server all come through here."""
+"""The linker: text in, entities with reasons out. Python, command line, evaluation and server all use it."""
 
 import functools
 import itertools
@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -25,16 +25,16 @@ from deeped_ray.linking.inputs import LinkerInputs, Window
 from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, Scores
 from deeped_ray.linking.threads import document_threads
 from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Prediction
+from deeped_ray.types import LinkerKind as LinkerKind
 
 MENTION_COUNTS = "mention_counts.parquet"
-LinkerKind = Literal["prior", "local", "global"]
 NO_CANDIDATES = "no entity is known by this name"
 NOTHING_RESEMBLES = "no entity is known by this name, or by one that resembles it"
 ALL_BY_PRIOR = CandidateConfig(kept_by_prior=30, kept_by_context=0)
-# documents that go through the model together, and how many such batches are made of one stretch of documents
+# documents per batch, and batches that are sorted by size together
 PER_BATCH, BATCHES_AT_ONCE = 16, 8
 SUPPORTERS = 5
-"""Other mentions that an answer names as speaking for or against it."""
+"""Other mentions that a prediction lists as support, at most."""
 Floats = npt.NDArray[np.float32]
 _Seen = tuple[int, Window, EncodedDocument]
 
@@ -50,7 +50,7 @@ class Linker:
         detection: DetectionConfig | None = None,
         unit: float = 1.0,
     ) -> None:
-        """`unit` is the difference of scores that counts: the margin of the ranking loss, or one."""
+        """`unit` scales scores before the softmax: the margin of the ranking loss, or 1."""
         self.inputs = inputs
         self.unit = unit
         self._detection = detection or DetectionConfig()
@@ -68,8 +68,11 @@ class Linker:
         resembling: bool = True,
         detection: DetectionConfig | None = None,
     ) -> "Linker":
-        """`lists` are external candidate lists, `ppr:FILE`; `resembling` gives names that are not known the entities whose
-        names resemble them; `detection` says how mentions are found in raw text."""
+        """The linker of a knowledge base.
+
+        `lists` are external candidate lists, `ppr:FILE`. With `resembling`, an unknown name gets the entities whose names
+        resemble it. `detection` sets how mentions are found in raw text.
+        """
         kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(kb)
         if kind == "prior":
             counts = kb.open("linker").path / MENTION_COUNTS if lists and "linker" in kb else None
@@ -82,7 +85,7 @@ class Linker:
 
     @classmethod
     def open_seeds(cls, kb: KnowledgeBase, kind: LinkerKind, inputs: LinkerInputs) -> list["Linker"]:
-        """A linker for every seed of the training run, all on the same inputs; none by prior."""
+        """One linker per seed of the training run, all with the same inputs; none for the prior, which has no seeds."""
         if kind == "prior":
             return []
         part = kb.open("linker")
@@ -117,11 +120,11 @@ class Linker:
         return self.inputs.open_detector(self._detection)
 
     def link(self, text: str, spans: Sequence[Span] | None = None) -> list[Prediction]:
-        """One answer per span, in the order given, or per mention that is found in the text."""
+        """One prediction per span, in the given order. Without spans, one per mention that is found in the text."""
         return self.link_batch([self.document(text, spans)])[0]
 
     def document(self, text: str, spans: Sequence[Span] | None = None) -> Document:
-        """The text with the mentions that are to be linked."""
+        """The text with its mentions: the given spans, or those that are found in it."""
         if spans is None:
             spans = self.detector.spans(text)
         else:
@@ -129,7 +132,7 @@ class Linker:
         return Document("", text, tuple(Mention(start, end) for start, end in spans))
 
     def link_batch(self, documents: Sequence[Document], *, explain: bool = True) -> list[list[Prediction]]:
-        """Answers for all mentions of all documents; without `explain` they lack attended words and support."""
+        """Predictions for all mentions of all documents. Without `explain` they lack attended words and support."""
         if self.model is None:
             return [self._by_prior(document) for document in documents]
         answers: list[dict[int, Prediction]] = [{} for _ in documents]
@@ -139,8 +142,8 @@ class Linker:
         return [[found[i] for i in range(len(found))] for found in answers]
 
     def _scored(self, documents: Sequence[Document], *, explain: bool) -> Iterator[tuple[list[_Seen], "_Lists"]]:
-        """Batches with the model's output; several are in work at once."""
-        if len(documents) <= PER_BATCH or self._num_threads == 1:  # threads would only hand things to each other
+        """Batches with the model's output. Several are computed at once."""
+        if len(documents) <= PER_BATCH or self._num_threads == 1:  # too little work to share
             for batch in self._batches(documents):
                 yield batch, self._score(batch, explain=explain)
             return
@@ -155,7 +158,7 @@ class Linker:
                 yield batch, scores.result()
 
     def _batches(self, documents: Sequence[Document]) -> Iterator[list[_Seen]]:
-        """Windows of the documents, with the number of their document, in batches of similar size."""
+        """Windows with the number of their document, in batches of similar size."""
         for start in range(0, len(documents), BATCHES_AT_ONCE * PER_BATCH):
             chunk = range(start, min(start + BATCHES_AT_ONCE * PER_BATCH, len(documents)))
             seen = [(number, *window) for number in chunk for window in self.inputs.encode(documents[number])]
@@ -195,7 +198,7 @@ class Linker:
     def _explain(
         self, document: Document, window: Window, encoded: EncodedDocument, scores: "_Lists", row: int
     ) -> Iterator[tuple[int, Prediction]]:
-        """Turn one document's rows of the model's output into answers with their reasons, by place of the mention."""
+        """One document's rows of the model's output as predictions, each with the position of its mention."""
         titles = self.inputs.catalogue.titles(encoded.entities)
         page_ids = self.inputs.catalogue.page_ids[encoded.entities].tolist()
         words = self.inputs.words.take(encoded.words) if scores.beta is not None else []
@@ -223,7 +226,7 @@ class Linker:
 
 
 class _Lists:
-    """The model's output as plain lists: picking numbers out of tensors one by one is slow."""
+    """The model's output as plain lists: reading single numbers from tensors is slow."""
 
     def __init__(self, scores: Scores, support: Tensor | None, unit: float, *, explain: bool) -> None:
         self.rho = scores.rho.tolist()
@@ -235,7 +238,7 @@ class _Lists:
 
 
 def _attended(encoded: EncodedDocument, beta: Floats, words: Sequence[str]) -> list[tuple[tuple[str, float], ...]]:
-    """For every mention its distinct attended words, weights of repeated ones added up, heaviest first."""
+    """The distinct attended words of every mention, heaviest first. Weights of a repeated word are added up."""
     n, K = encoded.context.shape
     weights = np.zeros((n, len(words)), np.float32)
     mention, place = np.nonzero(beta[:n, :K])
@@ -249,7 +252,7 @@ def _attended(encoded: EncodedDocument, beta: Floats, words: Sequence[str]) -> l
 
 
 def _supporters(support: Floats, window: Window) -> list[tuple[tuple[int, float], ...]]:
-    """For every mention the others that weigh most, by their places in the document."""
+    """The strongest supporters of every mention, by their positions in the document."""
     n = len(window.mentions)
     others = support[:n, :n] * (1 - np.eye(n, dtype=np.float32))
     strongest = np.argsort(-np.abs(others), axis=1, kind="stable")[:, :SUPPORTERS]
@@ -265,7 +268,7 @@ def _place(document: Document, mention: Mention) -> tuple[int, int, str]:
 
 
 def weights_path(folder: Path, kind: ModelKind, *, seed: int | None = None) -> Path:
-    """Of the best seed, or of a given one."""
+    """Weights of the best seed, or of a given one."""
     return folder / f"{kind}.safetensors" if seed is None else folder / "seeds" / f"{kind}.{seed}.safetensors"
 
 
@@ -283,7 +286,7 @@ def load_model(path: Path, kind: ModelKind, config: ModelConfig, *, dimension: i
 
 
 def check_spans(text: str, spans: Sequence[Span]) -> None:
-    """Refuse spans that lie outside the text, are empty, or overlap."""
+    """Refuse spans that are outside the text, empty or overlapping."""
     for start, end in spans:
         if 0 <= end <= start <= len(text):
             raise DeepEdError(f"Span {start}:{end} is empty. The end of a span is exclusive.")

@@ -1,19 +1,23 @@
-"""What a knowledge base knows of entities and names: one set of answers for the command line and the server."""
+"""What a knowledge base knows about entities and names: the same answers for Python, the command line and the server."""
 
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.embeddings.name_search import NameSearch
-from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.parts import Part
 from deeped_ray.types import DeepEdError
+
+if TYPE_CHECKING:
+    from deeped_ray.embeddings.index import EntityIndex
+    from deeped_ray.embeddings.unseen import TextEmbedder
 
 
 class UnknownEntityError(DeepEdError):
@@ -29,7 +33,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class EntityDetails(Entity):
-    """What ingest counted."""
+    """An entity with what was counted in the dump."""
 
     is_person: bool
     num_links: int
@@ -47,7 +51,7 @@ class RelatedEntity(Entity):
 @dataclass(frozen=True, slots=True)
 class NamedEntity(Entity):
     resemblance: float
-    """Of its title, or of a redirect to it, to the name; from 0 to 1."""
+    """How much its title, or a redirect to it, resembles the name: from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,80 +61,92 @@ class Sense(Entity):
     prior: float
     """p(e|m)."""
     count: float
-    """Links, titles and the counts of further sources behind it."""
+    """The links, titles and counts of further sources behind the prior."""
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
     mention: str
-    """As the mention table has it; empty for a name that it does not know."""
+    """The name as the mention table has it; empty if the table does not know it."""
     rule: str
-    """How it was found: as it stands, in other case, without punctuation."""
+    """How it was found: as written, in other case, or without punctuation."""
     candidates: tuple[Sense, ...]
 
 
 class Lookup:
-    """Opens each part when it is first asked for."""
+    """Opens each part when it is first needed, and keeps it."""
 
     def __init__(self, kb: KnowledgeBase) -> None:
         self._kb = kb
 
     @functools.cached_property
+    def _corpus(self) -> Part:
+        return self._kb.open("corpus")
+
+    @functools.cached_property
     def catalogue(self) -> Catalogue:
-        return Catalogue(self._kb.open("corpus"))
+        return Catalogue(self._corpus)
 
     @functools.cached_property
     def _mentions(self) -> MentionTable:
-        return MentionTable(self._kb.open("corpus"))
-
-    @functools.cached_property
-    def _vectors(self) -> npt.NDArray[np.float32]:
-        return np.asarray(self._kb.open("vectors").array("vectors"))
-
-    @functools.cached_property
-    def _index(self) -> EntityIndex:
-        return EntityIndex.open(self._kb)
+        return MentionTable(self._corpus)
 
     @functools.cached_property
     def _names(self) -> NameSearch:
         return NameSearch.open(self._kb)
 
     @functools.cached_property
-    def _embedder(self) -> TextEmbedder:
+    def _vectors(self) -> npt.NDArray[np.float32]:
+        return np.asarray(self._kb.open("vectors").array("vectors"))
+
+    # FAISS and torch take more than a second to import, and a look-up of a name needs neither
+
+    @functools.cached_property
+    def _index(self) -> "EntityIndex":
+        from deeped_ray.embeddings.index import EntityIndex
+
+        return EntityIndex.open(self._kb)
+
+    @functools.cached_property
+    def _embedder(self) -> "TextEmbedder":
+        from deeped_ray.embeddings.unseen import TextEmbedder
+
         return TextEmbedder(self._kb)
 
     def open_all(self) -> "Lookup":
-        """Open everything now, so that a knowledge base that changes later changes nothing here."""
+        """Open everything now: a knowledge base that is rebuilt later changes no answer."""
         for name in ("catalogue", "_mentions", "_vectors", "_index", "_names", "_embedder"):
             getattr(self, name)
         return self
 
     def entity(self, title: str) -> EntityDetails:
-        """By title or redirect."""
+        """An entity by its title, or by a redirect to it."""
         entity_id, catalogue = self._require(title), self.catalogue
         counts = int(catalogue.num_links[entity_id]), int(catalogue.num_words[entity_id])
         return EntityDetails(*self._entity(entity_id), bool(catalogue.is_person[entity_id]), *counts)
 
-    def name(self, surface: str) -> Name:
-        """What a name can mean, most probable first."""
+    def mention(self, surface: str) -> Name:
+        """What a name can mean, most probable entity first."""
         match = self._mentions.match(surface)
         senses = (Sense(*self._entity(each.entity_id), each.prior, each.support) for each in match.candidates)
         return Name(match.mention, match.rule, tuple(senses))
 
-    def resembling(self, name: str, *, count: int) -> list[NamedEntity]:
-        """Entities whose title or redirect resembles a name, the most alike first."""
+    name = mention  # the old name
+
+    def resembling(self, name: str, *, count: int = 10) -> list[NamedEntity]:
+        """Entities whose title, or a redirect to them, resembles a name; the most similar first."""
         found = self._names.find(name, count=count)
         return [NamedEntity(*self._entity(each.entity_id), each.resemblance) for each in found]
 
-    def related(self, titles: Sequence[str], text: str = "", *, count: int) -> list[RelatedEntity]:
-        """The entities nearest to an entity, to a text, or to the mix of several, other than these."""
-        entity_ids = [self._require(title) for title in titles]
+    def related(self, titles: str | Sequence[str] = (), text: str = "", *, count: int = 10) -> list[RelatedEntity]:
+        """The entities nearest to an entity, to a text, or to a mix of several, without the given ones."""
+        entity_ids = self._ids(titles)
         nearest = self._index.neighbors(self._mix(entity_ids, text), count=count, without=entity_ids)
         return [RelatedEntity(*self._entity(near.entity_id), near.similarity) for near in nearest]
 
-    def mix(self, titles: Sequence[str], text: str = "") -> npt.NDArray[np.float32]:
-        """The sum of the vectors of entities and of a text, of unit length."""
-        return self._mix([self._require(title) for title in titles], text)
+    def mix(self, titles: str | Sequence[str], text: str = "") -> npt.NDArray[np.float32]:
+        """The sum of the vectors of entities and of a text, scaled to unit length."""
+        return self._mix(self._ids(titles), text)
 
     def _mix(self, entity_ids: list[int], text: str) -> npt.NDArray[np.float32]:
         vector = self._vectors[entity_ids].sum(axis=0)
@@ -140,12 +156,15 @@ class Lookup:
         return mixed
 
     def relatedness(self, title: str, other: str) -> float:
-        """Cosine of two entities; 0 where nothing is known of one of them."""
+        """Cosine of two entities; 0 if one of them has no vector."""
         return float(self._vectors[self._require(title)] @ self._vectors[self._require(other)])
 
     def _entity(self, entity_id: int) -> tuple[str, int, str]:
         title = self.catalogue.title(entity_id)
         return title, int(self.catalogue.page_ids[entity_id]), self.catalogue.url(title)
+
+    def _ids(self, titles: str | Sequence[str]) -> list[int]:
+        return [self._require(title) for title in ([titles] if isinstance(titles, str) else titles)]
 
     def _require(self, title: str) -> int:
         entity_id = self.catalogue.find(title)

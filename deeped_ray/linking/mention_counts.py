@@ -1,9 +1,9 @@
-"""p(e|m) for candidate lists: what annotated documents say of a name, on top of how often a candidate is linked at all.
+"""p(e|m) for candidate lists: how often a name was annotated with an entity, plus how often the entity is linked at all.
 
     p(e|m) = (c(m, e) + s(e)) / (c(m) + 1),    s(e) = share of e's links among the candidates of the list
 
-c counts the annotated mentions of the training documents, without regard to case. A training document must not see its
-own annotations, nor those of its neighbours, which in newswire tell the same story: see LEFT_OUT.
+c counts annotated mentions of the training documents, ignoring case. A training document must not see its own
+annotations, nor those of its neighbours, which in newswire often tell the same story: see LEFT_OUT.
 """
 
 from collections import Counter, defaultdict
@@ -13,21 +13,22 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.storage.arrow import read_table
 from deeped_ray.types import Document
 
-# with 30 documents to each side left out, as many surfaces of AIDA-train are known from the others as of test A from all
+# With 30 documents left out on each side, the rest of AIDA-train knows as many of a training document's surfaces as all
+# of AIDA-train knows of test A's.
 LEFT_OUT = 30
 
 
 class MentionCounts:
-    """Which entities the mentions of training documents were annotated with."""
+    """Which entities the mentions of the training documents were annotated with."""
 
     def __init__(self) -> None:
         self._annotations: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        """Lower-cased surface -> (number of the document, entity)."""
+        """Lower-cased surface -> (document number, entity)."""
 
     @classmethod
     def of(cls, documents: Iterable[Document], catalogue: Catalogue) -> "MentionCounts":
@@ -40,14 +41,14 @@ class MentionCounts:
         return counts
 
     def of_surface(self, surface: str, *, without: int | None = None) -> Counter[int]:
-        """Entities of a surface, those of the documents around number `without` left out."""
+        """How often a surface has each entity, without the documents around number `without`."""
         found = self._annotations.get(surface.lower(), [])
         return Counter(entity for number, entity in found if without is None or abs(number - without) > LEFT_OUT)
 
     def priors(
         self, surface: str, entities: Sequence[int], num_links: Sequence[int], *, without: int | None = None
     ) -> list[PriorCandidate]:
-        """The candidates of a list with p(e|m), most probable first."""
+        """The candidates of a list with their p(e|m), most probable first."""
         counts = self.of_surface(surface, without=without)
         total, total_links = counts.total(), sum(number + 1 for number in num_links)
         shares = [(number + 1) / total_links for number in num_links]

@@ -23,7 +23,7 @@ MANY_READS = 1_000_000
 
 def sizes_of(work: Workload, cluster: Cluster, known: Coefficients) -> Sizes:
     """Everything that coefficients are multiplied with."""
-    memory_bytes = int(cluster.memory_gb * GIB)
+    memory_bytes = int(cluster.memory_gib * GIB)
     partitions = partitions_for(work.dump_bytes, memory_bytes)
     shards = math.ceil(work.dump_bytes / shard_bytes_for(memory_bytes))
     return {
@@ -126,8 +126,8 @@ def _start(stage: str, sizes: Sizes, cluster: Cluster, known: Coefficients) -> E
 
 def _ingest(_: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) -> Stage:
     tasks = [("ingest", "worker_s"), ("reads", "core_s"), ("markup", "core_s")]
-    # by arithmetic: a dictionary with the words, of which the sample has too few to show
-    vocabulary_gib = Estimate(200 * sizes["vocabulary"] / GIB, 1.5)
+    # by arithmetic: hash and id of every word, of which the sample has too few to show
+    vocabulary_gib = Estimate(16 * sizes["vocabulary"] / GIB, 1.5)
     return Stage(
         name="ingest",
         cores=cluster.cores,
@@ -263,7 +263,7 @@ def bottleneck(stages: Sequence[Stage]) -> str:
 
 def warnings(cluster: Cluster, stages: Sequence[Stage], sizes: Sizes) -> list[str]:
     found = []
-    memory = cluster.memory_per_node_gb
+    memory = cluster.memory_per_node_gib
     for stage in stages:
         if stage.driver_gib and stage.driver_gib.high > memory:
             found.append(
@@ -281,7 +281,7 @@ def warnings(cluster: Cluster, stages: Sequence[Stage], sizes: Sizes) -> list[st
         )
     if sizes["reads"] > MANY_READS:
         found.append(
-            f"ingest: reducers read {sizes['reads'] / 1e6:.0f} million pieces of spilled files. On object storage each is a request; a larger --memory-gb makes fewer."
+            f"ingest: reducers read {sizes['reads'] / 1e6:.0f} million pieces of spilled files. On object storage each is a request; a larger --memory-gib makes fewer."
         )
     if cluster.gpus:
         found.append("GPUs: none of the stages was ever measured on one, so none is planned with.")

@@ -1,12 +1,12 @@
-"""A plan as text."""
+"""A plan as text for people."""
 
 from deeped_ray.planning.coefficients import BAND, Estimate, total
 from deeped_ray.planning.plan import Plan, Stage
-from deeped_ray.running.console import table
+from deeped_ray.running.console import PLAIN, Style, table
 
 
-def plan_text(plan: Plan) -> str:
-    """What each stage takes, what holds it up, and what may go wrong."""
+def plan_text(plan: Plan, *, style: Style = PLAIN) -> str:
+    """What each stage costs, what limits it, and what may go wrong."""
     work, cluster, made, serving = plan.workload, plan.cluster, plan.made, plan.serving
     sizes = {
         "articles": work.num_pages,
@@ -19,19 +19,19 @@ def plan_text(plan: Plan) -> str:
     core_s, wall_s = (
         total(*found) for found in zip(*((each.core_s, each.wall_s) for each in plan.stages), strict=True)
     )
-    nodes = f"{cluster.nodes} nodes of {cluster.cores_per_node} cores and {cluster.memory_per_node_gb:g} GiB"
+    nodes = f"{cluster.nodes} nodes of {cluster.cores_per_node} cores and {cluster.memory_per_node_gib:g} GiB"
     sections = [
         ", ".join(
             f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in sizes.items()
         ),
-        table(_PLAN_COLUMNS, [_plan_row(stage) for stage in plan.stages]),
+        table(_PLAN_COLUMNS, [_plan_row(stage) for stage in plan.stages], style=style),
         f"In all {_hours(core_s)} core-hours, {_duration(wall_s.value)} ({_duration(wall_s.low)} to {_duration(wall_s.high)}) on {nodes}."
         f"\nBottleneck: {plan.bottleneck}.",
         f"Serving {work.documents_per_s:g} documents/s: {serving.replicas} replicas of one core, {serving.documents_per_s.value:.0f} documents/s and"
         f" {_amount(serving.replica_gib)} GiB each; {_amount(serving.mapped_gb)} GB mapped on every node.",
         "\n".join(plan.warnings),
         f"{BAND}\nMeasured on {made['on']}, {made['machine']}: {made['by']}"
-        "\nNo stage was measured on a GPU, and none needs one. Memory is what no file backs. Wall-clock is what it takes if storage keeps up.",
+        "\nNo stage was measured on a GPU, and none needs one. Memory does not include mapped files. Wall-clock assumes that storage keeps up.",
     ]
     return "\n\n".join(filter(None, sections))
 
@@ -53,7 +53,7 @@ def _hours(seconds: Estimate) -> str:
 
 
 def _amount(estimate: Estimate) -> str:
-    """The value, and from where to where it may lie."""
+    """The value with its range."""
     return f"{_digits(estimate.value)} ({_digits(estimate.low)}-{_digits(estimate.high)})"
 
 

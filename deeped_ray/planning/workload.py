@@ -76,16 +76,16 @@ class Cluster:
 
     nodes: Annotated[int, "nodes, the head included", FLAG] = 1
     cores_per_node: Annotated[int, "cores of a node", FLAG] = 16
-    memory_per_node_gb: Annotated[float, "memory of a node, in GiB", FLAG] = 64.0
+    memory_per_node_gib: Annotated[float, "memory of a node, in GiB", FLAG] = 64.0
     gpus: Annotated[int, "GPUs of all nodes; what they would save was never measured"] = 0
-    memory_gb: Annotated[float, "--memory-gb of ingest: what a worker may take, in GiB"] = 2.0
+    memory_gib: Annotated[float, "`memory_gib` of ingest: what a worker may take, in GiB"] = 2.0
     speed: Annotated[float, "speed of a core, as a multiple of the machine's that was measured"] = 1.0
 
     def __post_init__(self) -> None:
         if min(self.nodes, self.cores_per_node) < 1 or self.gpus < 0:
-            raise DeepEdError("--nodes and --cores-per-node must be at least 1, --gpus at least 0.")
-        if self.memory_per_node_gb <= 0 or self.memory_gb < 0.5 or self.speed <= 0:
-            raise DeepEdError("--memory-per-node-gb and --speed must be positive, --memory-gb at least 0.5.")
+            raise DeepEdError("`nodes` and `cores_per_node` must be at least 1, `gpus` at least 0.")
+        if self.memory_per_node_gib <= 0 or self.memory_gib < 0.5 or self.speed <= 0:
+            raise DeepEdError("`memory_per_node_gib` and `speed` must be positive, `memory_gib` at least 0.5.")
 
     @property
     def cores(self) -> int:

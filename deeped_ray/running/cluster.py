@@ -5,15 +5,22 @@ import functools
 import logging
 import os
 import re
+import sys
 from collections.abc import Iterator
 
 import ray
-from ray._private.ray_logging import stderr_deduplicator
+from ray._private.ray_logging import stderr_deduplicator, stdout_deduplicator
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from deeped_ray.running import logs, metrics
 from deeped_ray.running.logs import Labels
 from deeped_ray.running.metrics import METRICS, PREFIX, SECONDS
+
+# What Ray says about itself in every run and nobody can act on. It stays in Ray's log files.
+_NOISE = re.compile(
+    r"Failed to query Ray Train Controller|Reporting training result|Checkpoint successfully|Setting up process group"
+    r"|Started training worker group|Attempting to start training|Requesting resources|world_rank="
+)
 
 
 def ensure_ray() -> None:
@@ -21,6 +28,8 @@ def ensure_ray() -> None:
     if not ray.is_initialized():
         # if several tasks fail alike, `tasks.run` raises the first; Ray would print the others after it
         os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
+        if not sys.stderr.isatty():  # or the names of workers come in colour, in a job's log too
+            os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         # without an address Ray would also join any cluster it finds on this host
         ray.init(
             address=os.environ.get("RAY_ADDRESS") or "local",
@@ -31,6 +40,8 @@ def ensure_ray() -> None:
         )
         logs.start(logs.labels())  # Ray has put a handler of its own beside ours
     metrics.send_to(_send)
+    for lines in (stdout_deduplicator, stderr_deduplicator):
+        lines.skip_re = _NOISE
     if logs.is_json():
         _log_as_json()
 

@@ -21,12 +21,6 @@ def concatenate_arrays(pieces: Sequence[Path], target: Path) -> None:
     total.flush()
 
 
-def concatenate_offsets(pieces: Sequence[Path], target: Path) -> None:
-    """Join CSR offsets whose rows follow each other."""
-    lengths = [np.diff(np.load(piece, allow_pickle=False)) for piece in pieces]
-    np.save(target, np.concatenate([[0], np.cumsum(np.concatenate(lengths))]).astype(np.int64))
-
-
 def save_array(target: Location, array: npt.NDArray[Any]) -> None:
     """A `.npy` file that appears whole or not at all."""
     with target.writing() as path, open(path, "wb") as handle:

@@ -1,58 +1,87 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
-from deeped_ray.corpus.cooccurrence import WordCounts, count_pairs, link_words, reduce_counts, tokenize_to_ids
-from deeped_ray.corpus.shuffle import partition_of_ids, spill
+from deeped_ray.corpus.cooccurrence import (
+    Tokens,
+    WordCounts,
+    edges,
+    join,
+    page_words,
+    reduce,
+    rows,
+    tokens_of,
+    words_around,
+)
+from deeped_ray.corpus.pages import Links, Lot, read_lots, write_pages
+from deeped_ray.corpus.vocabulary import Vocabulary
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.storage.arrays import concatenate_arrays, concatenate_offsets
 from deeped_ray.storage.location import Location
-from deeped_ray.text import tokenize
-from deeped_ray.types import Link
+from deeped_ray.types import Link, Page
 
 TEXT = "Golden apples ripen while Queen plays loud music near orchards"
 WORDS = [word for word in TEXT.split() if word != "while"]
-VOCABULARY = {word: number for number, word in enumerate(WORDS)}
+VOCABULARY = Vocabulary.of(WORDS)
 
 
-def words_around(link: Link, *, window: int) -> list[str]:
-    position, ids = link_words(tokenize_to_ids(TEXT, VOCABULARY), [link], window=window)
-    assert set(position.tolist()) <= {0}
-    return [WORDS[number] for number in ids.tolist()]
+def lot_of(folder: Path, *pages: Page) -> Lot:
+    write_pages(Location(folder / "pages.parquet"), pages)
+    (lot,) = read_lots(Location(folder / "pages.parquet"))
+    return lot
 
 
-def test_bulk_tokens_are_those_of_the_one_tokenizer() -> None:
-    text = "Pelé's U.S. tour, 1975: élan—vital! "
-    tokens = tokenize_to_ids(text, {"tour": 7})
-    places = list(zip(tokens.starts.tolist(), tokens.ends.tolist(), strict=True))
-    assert places == [(token.start, token.end) for token in tokenize(text)]
-    assert tokens.ids.tolist() == [7 if token.word == "tour" else -1 for token in tokenize(text)]
-    assert tokenize_to_ids("", {}).ids.tolist() == []
+def words_of(tokens: Tokens, links: Links, *, window: int) -> list[list[str]]:
+    """The words around every link."""
+    place, ids = words_around(tokens, links, window=window)
+    return [[WORDS[word] for word in ids[place == number]] for number in range(len(links.page))]
 
 
-def test_link_windows_leave_out_the_link_and_count_before_dropping_stop_words() -> None:
-    link = Link(TEXT.index("Queen"), TEXT.index("Queen") + 5, "Queen (band)")
+def windows(folder: Path, *links: Link, window: int) -> list[list[str]]:
+    lot = lot_of(folder, Page(1, "Before", TEXT), Page(2, "Queen", TEXT, links), Page(3, "After", TEXT))
+    return words_of(tokens_of(lot, VOCABULARY), Links.of(lot, np.zeros(len(links), np.int64)), window=window)
+
+
+def test_tokens_are_ids_of_the_vocabulary_by_page(tmp_path: Path) -> None:
+    tokens = tokens_of(
+        lot_of(tmp_path, Page(1, "A", "loud while"), Page(2, "B", ""), Page(3, "C", "Queen")), VOCABULARY
+    )
+    assert tokens.ids.tolist() == [WORDS.index("loud"), -1, WORDS.index("Queen")]
+    assert tokens.borders.tolist() == [0, 2, 2, 3]
+
+
+def test_link_windows_leave_out_the_link_and_count_before_dropping_stop_words(tmp_path: Path) -> None:
+    start = TEXT.index("Queen")
     # `while` takes a place but carries nothing
-    assert words_around(link, window=6) == ["apples", "ripen", "plays", "loud", "music"]
+    expected = ["apples", "ripen", "plays", "loud", "music"]
+    assert windows(tmp_path, Link(start, start + 5, "Queen (band)"), window=6) == [expected]
 
 
-def test_windows_end_with_the_text() -> None:
-    assert words_around(Link(0, len("Golden apples"), "Apple"), window=4) == ["ripen"]
+def test_windows_end_with_their_page(tmp_path: Path) -> None:
+    last = TEXT.index("orchards")
+    links = (Link(0, len("Golden apples"), "Apple"), Link(last, last + 8, "Orchard"))
+    assert windows(tmp_path, *links, window=4) == [["ripen"], ["music", "near"]]
+
+
+def test_words_of_a_page_include_its_title_and_edges_lead_from_it(tmp_path: Path) -> None:
+    pages = [Page(1, "Queen", "loud music"), Page(2, "Nobody", "loud", (Link(0, 4, "X"),))]
+    lot = lot_of(tmp_path, *pages)
+    owners = np.array([7, -1])
+    entities, words = page_words(lot, tokens_of(lot, VOCABULARY), owners, VOCABULARY)
+    assert entities.tolist() == [7, 7, 7]
+    assert [WORDS[word] for word in words] == ["loud", "music", "Queen"]
+    links = Links.of(lot, np.array([5]))
+    assert [column.tolist() for column in edges(links, owners)] == [[], []]
+    assert [column.tolist() for column in edges(links, np.array([7, 8]))] == [[8], [5]]
 
 
 def test_counts_of_several_shards_are_added_up_and_read_back_by_entity(tmp_path: Path) -> None:
-    shards = [([2, 2, 2, 0], [7, 3, 3, 1]), ([2, 0], [3, 1])]
-    paths = []
-    for number, (entity_ids, words) in enumerate(shards):
-        table = count_pairs(np.array(entity_ids), np.array(words))
-        paths.append(Location(tmp_path / f"{number}.arrow"))
-        spill(paths[-1], table, partition_of_ids(table["entity"].to_numpy(), 4, 2), 2)
-    for partition, (first, last) in enumerate([(0, 2), (2, 4)]):
-        reduce_counts(paths, partition, first, last, tmp_path / f"piece-{partition}")
-    concatenate_offsets([tmp_path / f"piece-{p}.offsets.npy" for p in (0, 1)], tmp_path / "page_words.offsets.npy")
-    for name in ("words", "counts"):
-        concatenate_arrays([tmp_path / f"piece-{p}.{name}.npy" for p in (0, 1)], tmp_path / f"page_words.{name}.npy")
+    shards = [rows([(np.array([2, 2, 2, 0]), np.array([7, 3, 3, 1]))]), rows([(np.array([2, 0]), np.array([3, 1]))])]
+    table = pa.concat_tables(shards)
+    for piece, entities in enumerate([range(2), range(2, 4)]):
+        is_theirs = [row["entity"] in entities for row in table.to_pylist()]
+        reduce(table.filter(pa.array(is_theirs)), entities, tmp_path / f"piece-{piece}")
+    join([tmp_path / "piece-0", tmp_path / "piece-1"], tmp_path / "page_words")
     counts = WordCounts(Part("corpus", "0", Location(tmp_path), {}), "page_words")
-    assert [row.tolist() for row in counts[2]] == [[3, 7], [3, 1]]
-    assert [row.tolist() for row in counts[0]] == [[1], [2]]
-    assert [row.tolist() for row in counts[1]] == [[], []]
+    found = [[column.tolist() for column in counts.row(entity)] for entity in range(4)]
+    assert found == [[[1], [2]], [[], []], [[3, 7], [3, 1]], [[], []]]

@@ -5,7 +5,6 @@ import dataclasses
 import gzip
 import math
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deeped_ray.corpus import parsing
+from deeped_ray.corpus import passes
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS, WordCounts
-from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.corpus.wikidump import SiteInfo, cut_dump
+from deeped_ray.corpus.shuffle import Shuffle
+from deeped_ray.corpus.wikidump import cut_dump
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.strings import StringIndex
-from deeped_ray.running.tasks import spread
+from deeped_ray.running import tasks
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
@@ -48,7 +48,7 @@ def config_for(dump: Path, *, shard_mb: float = 4.0, partitions: int = 2, strict
     )
 
 
-def ingest(folder: Path, pages: str = PAGES, *, shard_mb: float = 4.0, partitions: int = 2) -> KnowledgeBase:
+def ingested(folder: Path, pages: str = PAGES, *, shard_mb: float = 4.0, partitions: int = 2) -> KnowledgeBase:
     kb = KnowledgeBase(folder / "kb", create=True)
     dump = write_dump(folder / "dump.xml", pages)
     build_corpus(kb, config_for(dump, shard_mb=shard_mb, partitions=partitions))
@@ -70,7 +70,7 @@ def write_multistream(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def kb(local_ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
-    return ingest(tmp_path_factory.mktemp("ingest"))
+    return ingested(tmp_path_factory.mktemp("ingest"))
 
 
 def test_priors_count_links_after_redirects_and_titles_once(kb: KnowledgeBase) -> None:
@@ -106,12 +106,13 @@ def test_words_are_counted_per_entity_from_page_and_links(kb: KnowledgeBase) -> 
     corpus = kb.open("corpus")
     vocabulary = StringIndex(corpus.path, "vocabulary")
     fruit = Catalogue(corpus).require("Apple")
-    page, links = WordCounts(corpus, PAGE_WORDS)[fruit], WordCounts(corpus, LINK_WORDS)[fruit]
-    page_words = {vocabulary[int(word)]: int(count) for word, count in zip(page.words, page.counts, strict=True)}
-    assert page_words == {"Apple": 2, "Sweet": 1, "fruit": 1, "trees": 1}
-    link_words = {vocabulary[int(word)]: int(count) for word, count in zip(links.words, links.counts, strict=True)}
+    page, links = (
+        {vocabulary[int(word)]: int(count) for word, count in zip(*WordCounts(corpus, table).row(fruit), strict=True)}
+        for table in (PAGE_WORDS, LINK_WORDS)
+    )
+    assert page == {"Apple": 2, "Sweet": 1, "fruit": 1, "trees": 1}
     # windows of two words to each side: "not the _ of trees", "Trees bear _ and Apple"; not the disambiguation page's
-    assert link_words == {"trees": 1, "Trees": 1, "bear": 1, "Apple": 1}
+    assert links == {"trees": 1, "Trees": 1, "bear": 1, "Apple": 1}
 
 
 def test_links_to_nowhere_are_counted(kb: KnowledgeBase) -> None:
@@ -125,7 +126,7 @@ def test_the_corpus_does_not_depend_on_how_the_dump_is_cut(
     kb: KnowledgeBase, tmp_path: Path, num_shards: int, partitions: int
 ) -> None:
     size = (kb.root.parent / "dump.xml").stat().st_size
-    cut = ingest(tmp_path, shard_mb=math.ceil(size / num_shards) / 2**20, partitions=partitions)
+    cut = ingested(tmp_path, shard_mb=math.ceil(size / num_shards) / 2**20, partitions=partitions)
     assert len(cut_dump(Location(tmp_path / "dump.xml"), shard_bytes=math.ceil(size / num_shards))) == num_shards
     assert cut.open("corpus").id == kb.open("corpus").id
 
@@ -155,28 +156,71 @@ def test_a_damaged_stream_is_skipped_and_named_and_fails_only_if_strict(
         build_corpus(KnowledgeBase(tmp_path / "strict", create=True), config_for(dump, strict=True))
 
 
-def test_a_killed_run_goes_on_with_the_shards_that_are_missing(
-    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def outcomes(monkeypatch: pytest.MonkeyPatch) -> dict[str, tasks.Outcome[Any]]:
+    """What every pass came to, when it was last run."""
+    found: dict[str, tasks.Outcome[Any]] = {}
+    run = tasks.run
+
+    def recorded(stage: str, *args: Any, **options: Any) -> tasks.Outcome[Any]:
+        found[stage] = run(stage, *args, **options)
+        return found[stage]
+
+    monkeypatch.setattr(tasks, "run", recorded)
+    return found
+
+
+def ingest_until(point: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ingest, one small shard at a time, up to a call of this function of the driver."""
+
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(f"deeped_ray.{point}", interrupt)
+        ingested(folder, shard_mb=0.0001)
+
+
+def test_every_pass_is_skipped_that_a_killed_run_has_finished(
+    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcomes: dict[str, tasks.Outcome[Any]]
 ) -> None:
-    parsed: list[int] = []
-
-    def interrupted_spread(function: Any, items: Any, *shared: Any) -> Iterator[Any]:
-        for result in spread(function, items, *shared):
-            if function is parsing._parse_shard:
-                parsed.append(result[0][0])
-                if (
-                    len(parsed) == 1
-                ):  # four tasks are under way on two CPUs, and end by themselves; the fifth is not begun
-                    raise KeyboardInterrupt
-            yield result
-
-    monkeypatch.setattr(parsing, "spread", interrupted_spread)
-    with pytest.raises(KeyboardInterrupt):
-        ingest(tmp_path, shard_mb=0.0001)
-    resumed = ingest(tmp_path, shard_mb=0.0001)
-    assert len(parsed) == len(set(parsed)) > 1  # what was finished is not read again
+    ingest_until("corpus.ingest._link_or_copy", tmp_path, monkeypatch)
+    ingest_until("corpus.catalogue.write", tmp_path, monkeypatch)
+    resumed = ingested(tmp_path, shard_mb=0.0001)
+    stages = ["parse", "merge", "names", "count", "sources", "reduce", "occurrences", "reduce occurrences"]
+    assert list(outcomes) == stages
+    assert all(outcome.num_skipped == len(outcome.results) for outcome in outcomes.values())
     assert resumed.open("corpus").id == kb.open("corpus").id
     assert list((resumed.root / "runs").iterdir()) == []
+
+
+def test_a_pass_goes_on_with_the_tasks_that_are_missing(
+    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcomes: dict[str, tasks.Outcome[Any]]
+) -> None:
+    # four tasks are under way on two CPUs when the first is finished, and end by themselves; others are not begun
+    ingest_until("running.tasks.Progress.advance", tmp_path, monkeypatch)
+    resumed = ingested(tmp_path, shard_mb=0.0001)
+    assert 1 <= outcomes["parse"].num_skipped < len(outcomes["parse"].results)
+    assert resumed.open("corpus").id == kb.open("corpus").id
+
+
+def test_receipts_count_only_while_the_mark_of_their_run_is_there(
+    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcomes: dict[str, tasks.Outcome[Any]]
+) -> None:
+    ingest_until("corpus.ingest._link_or_copy", tmp_path, monkeypatch)
+    for mark in (tmp_path / "kb" / "runs").rglob("attempt-*.json"):
+        mark.unlink()
+    again = ingested(tmp_path, shard_mb=0.0001)
+    assert outcomes["parse"].num_skipped == outcomes["merge"].num_skipped == 0
+    assert again.open("corpus").id == kb.open("corpus").id
+
+
+def test_leftovers_of_a_task_that_was_cut_in_other_lots_are_not_read(tmp_path: Path) -> None:
+    (shard,) = cut_dump(Location(write_dump(tmp_path / "dump.xml", PAGES)), shard_bytes=2**20)
+    shuffle = Shuffle(Location(tmp_path), 1)
+    passes.parse_shard((0, shard), shuffle, 100)
+    found = passes.parse_shard((0, shard), shuffle, 2**20)
+    assert passes.merge_partition(0, shuffle, found["lots"]) == {"titles": 6, "words": 12}
 
 
 def test_a_second_run_keeps_what_is_there(kb: KnowledgeBase) -> None:
@@ -196,7 +240,7 @@ def test_a_broken_dump_leaves_nothing_behind(local_ray_session: None, tmp_path: 
 
 def test_a_dump_without_frequent_words_says_which_option_to_change(local_ray_session: None, tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump.xml", PAGES)
-    with pytest.raises(DeepEdError, match="--min-word-count"):
+    with pytest.raises(DeepEdError, match="`min_word_count`"):
         build_corpus(KnowledgeBase(tmp_path / "kb", create=True), CorpusConfig(dump=(str(dump),), min_word_count=1000))
 
 
@@ -263,7 +307,7 @@ def test_another_file_of_persons_makes_the_corpus_anew(local_ray_session: None, 
 def test_the_summary_says_how_much_memory_workers_took(local_ray_session: None, tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump.xml", PAGES)
     summary = build_corpus(KnowledgeBase(tmp_path / "kb", create=True), config_for(dump))
-    assert 0 < summary["peak_worker_gib"] < summary["memory_gb"] == 2.0
+    assert 0 < summary["peak_worker_gib"] < summary["memory_gib"] == 2.0
 
 
 def test_extracted_text_gives_the_same_links_as_the_dump(kb: KnowledgeBase, tmp_path: Path) -> None:
@@ -277,7 +321,7 @@ def test_extracted_text_gives_the_same_links_as_the_dump(kb: KnowledgeBase, tmp_
     assert (summary["pages"], summary["links"], summary["followed_links"]) == (2, 2, 2)
     corpus, whole = extracted.open("corpus"), kb.open("corpus")
     words = [
-        {StringIndex(part.path, "vocabulary")[int(word)] for word in WordCounts(part, PAGE_WORDS)[0].words}
+        {StringIndex(part.path, "vocabulary")[int(word)] for word in WordCounts(part, PAGE_WORDS).row(0)[0]}
         for part in (corpus, whole)
     ]
     assert words[0] == words[1]
@@ -287,6 +331,6 @@ def test_pages_of_a_file_that_cannot_be_cut_are_parsed_by_the_lot(tmp_path: Path
     dump = tmp_path / "dump.xml.gz"
     dump.write_bytes(gzip.compress(write_dump(tmp_path / "dump.xml", PAGES).read_bytes()))
     (shard,) = cut_dump(Location(dump), shard_bytes=100)
-    num_pages, _ = parsing._parse_shard((0, shard, SiteInfo()), Location(tmp_path), 1, 250)
-    assert num_pages == 5
-    assert len(list(tmp_path.glob("pages-000000-*.parquet"))) == 2
+    found = passes.parse_shard((0, shard), Shuffle(Location(tmp_path), 1), 250)
+    assert found["counts"]["pages"] == 5
+    assert found["lots"] == ["000000-0000", "000000-0001"]

@@ -1,5 +1,3 @@
-import itertools
-import re
 import tempfile
 from pathlib import Path
 
@@ -9,18 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deeped_ray.corpus import occurrences
-from deeped_ray.corpus.occurrences import (
-    SequenceIndex,
-    count_shard,
-    hashes_of_units,
-    join_pieces,
-    later_hashes,
-    units_of,
-    write_pieces,
-)
+from deeped_ray.corpus import pages as pages_module
+from deeped_ray.corpus.occurrences import SequenceIndex, join_sequences, later_hashes, rows, write_sequences
 from deeped_ray.corpus.pages import write_pages
 from deeped_ray.storage.location import Location
-from deeped_ray.text import normalize_mention
+from deeped_ray.text import normalize_mention, unit_spans
 from deeped_ray.types import Link, Page
 
 MENTIONS = st.lists(
@@ -31,29 +22,28 @@ TEXTS = st.lists(st.text("aB. é-\n", max_size=30), min_size=1, max_size=4)
 
 def index_of(folder: Path, mentions: list[str], *, num_pieces: int = 1) -> SequenceIndex:
     pieces = [piece.tolist() for piece in np.array_split(np.array(mentions, dtype=object), num_pieces)]
-    borders = np.cumsum([0, *map(len, pieces)]).tolist()
-    prefixes = [f"{folder}/piece-{number}" for number in range(num_pieces)]
+    prefixes = [folder / f"piece-{number}" for number in range(num_pieces)]
     for prefix, piece in zip(prefixes, pieces, strict=True):
-        write_pieces(prefix, piece)
-    join_pieces(prefixes, borders, folder)
+        write_sequences(prefix, piece)
+    join_sequences(prefixes, [len(piece) for piece in pieces], folder)
     return SequenceIndex(folder)
 
 
 def found_in(text: str, index: SequenceIndex, mentions: list[str]) -> list[str]:
-    units = units_of(text)
+    units = unit_spans(text)
     return [mentions[row] for row in index.find(units.hashes, later_hashes(units.hashes, units.is_spaced)).row]
 
 
 def counts_of(folder: Path, index: SequenceIndex, pages: list[Page]) -> dict[int, tuple[int, int]]:
     """Row of a mention -> pages, linked pages."""
     write_pages(Location(folder / "pages.parquet"), pages)
-    rows = count_shard(Location(folder / "pages.parquet"), index).to_pylist()
-    return {row["mention"]: (row["pages"], row["linked_pages"]) for row in rows}
+    found = rows(Location(folder / "pages.parquet"), index).to_pylist()
+    return {row["mention"]: (row["pages"], row["linked_pages"]) for row in found}
 
 
 def brute_force(mention: str, page: Page) -> tuple[int, int]:
     """Whether a page has the mention between two borders of units of one line, and whether one such place is a link."""
-    units = units_of(page.text)
+    units = unit_spans(page.text)
     spans = {(int(start), int(end)) for start in units.starts for end in units.ends if start < end}
     spans = {
         (start, end)
@@ -78,7 +68,7 @@ def test_counts_are_those_of_looking_everywhere(
     expected = {}
     for row, mention in enumerate(mentions):
         counts = np.sum([brute_force(mention, page) for page in pages], axis=0).tolist()
-        if counts[0] and len(units_of(mention).starts) <= occurrences.MAX_UNITS:
+        if counts[0] and len(unit_spans(mention).starts) <= occurrences.MAX_UNITS:
             expected[row] = tuple(counts)
     with tempfile.TemporaryDirectory() as folder:
         index = index_of(Path(folder), mentions, num_pieces=num_pieces)
@@ -104,7 +94,7 @@ def test_lots_of_pages_give_what_all_at_once_give(tmp_path: Path, monkeypatch: p
     pages = [Page(number, f"P{number}", "Rome in Italy", (Link(0, 4, "Rome"),) * (number % 2)) for number in range(9)]
     index = index_of(tmp_path, ["Rome", "Italy", "Rome in Italy"])
     at_once = counts_of(tmp_path, index, pages)
-    monkeypatch.setattr(occurrences, "_LOT_CHARACTERS", 20)
+    monkeypatch.setattr(pages_module, "LOT_CHARACTERS", 20)
     assert counts_of(tmp_path, index, pages) == at_once == {0: (9, 4), 1: (9, 0), 2: (9, 0)}
 
 
@@ -126,29 +116,6 @@ def test_nothing_is_found_across_the_end_of_a_line_or_sentence(tmp_path: Path) -
     index = index_of(tmp_path, mentions)
     for text in ("New\nYork", "New\r\nYork", "It is New. York is old", "New\u2029York"):
         assert found_in(text, index, mentions) == []
-
-
-_UNIT = re.compile(r"\w[\w\u0300-\u036f]*|[^\w\s]|[\n\r\v\f\x85\u2028\u2029]")
-
-
-@settings(deadline=None, max_examples=200)
-@given(st.text(st.one_of(st.characters(), st.sampled_from("a1_ .\n\u0301\u0308é\u2029"))))
-def test_units_are_those_of_the_pattern_and_equal_ones_have_equal_hashes(text: str) -> None:
-    units = units_of(text)
-    expected = [match.span() for match in _UNIT.finditer(text)]
-    assert list(zip(units.starts.tolist(), units.ends.tolist(), strict=True)) == expected
-    strings = [text[start:end] for start, end in expected]
-    assert hashes_of_units(strings).tolist() == units.hashes.tolist()
-    assert len(set(strings)) == len(set(units.hashes.tolist()))
-
-
-def test_hashes_of_words_differ(tmp_path: Path) -> None:
-    words = [
-        "".join(letters) for size in range(1, 5) for letters in itertools.product("abcdAB\u0416\u4e2d", repeat=size)
-    ]
-    hashes = hashes_of_units(words)
-    assert len(np.unique(hashes)) == len(words)
-    assert len(np.unique(hashes >> np.uint64(40))) > 0.99 * len(words)  # the bits that the beginnings are kept by
 
 
 def test_mentions_that_are_too_long_are_not_looked_for(tmp_path: Path) -> None:

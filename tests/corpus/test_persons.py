@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.corpus.counting import _read_persons
-from deeped_ray.corpus.entities import ExtendedCatalogue
-from deeped_ray.corpus.persons import is_person, opens_with_life
+from deeped_ray.corpus.catalogue import ExtendedCatalogue
+from deeped_ray.corpus.persons import is_person, opens_with_life, read_persons
+from deeped_ray.corpus.titles import Names
 from deeped_ray.corpus.wikidump import RawPage
 from deeped_ray.corpus.wikitext import parse_page
 from deeped_ray.knowledge.parts import Part
@@ -146,6 +146,11 @@ PAGES = [
 ]
 
 
+def names_of(folder: Path) -> Names:
+    make_catalogue(folder, PAGES)
+    return Names(Part("corpus", "0", Location(folder), {}))
+
+
 def test_the_catalogue_knows_persons_by_their_pages(tmp_path: Path) -> None:
     catalogue = make_catalogue(tmp_path, PAGES)
     assert catalogue.is_person.dtype == np.bool_
@@ -162,13 +167,11 @@ def test_entities_that_only_candidate_lists_name_are_no_persons(tmp_path: Path) 
 def test_titles_of_persons_are_normalised_and_their_redirects_followed(
     tmp_path: Path, compress: Callable[[bytes], bytes]
 ) -> None:
-    make_catalogue(tmp_path, PAGES)
     (tmp_path / "persons.txt").write_bytes(compress(b"bobby\n\nann_Smith\r\nNobody\n"))
-    assert _read_persons(Location(tmp_path / "persons.txt"), tmp_path) == [0, 2]
+    assert read_persons(Location(tmp_path / "persons.txt"), names_of(tmp_path)) == [0, 2]
 
 
 def test_a_file_without_known_titles_is_a_clear_error(tmp_path: Path) -> None:
-    make_catalogue(tmp_path, PAGES)
     (tmp_path / "persons.txt").write_text("Nobody\n")
     with pytest.raises(DeepEdError, match=r"persons\.txt names no entity of the dump"):
-        _read_persons(Location(tmp_path / "persons.txt"), tmp_path)
+        read_persons(Location(tmp_path / "persons.txt"), names_of(tmp_path))

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from deeped_ray.corpus.priors import (
@@ -9,25 +10,20 @@ from deeped_ray.corpus.priors import (
     MergeRule,
     PriorCandidate,
     SourceCounts,
-    join_folded,
-    mention_rows,
+    join,
     merge_sources,
-    reduce_mentions,
-    title_mentions,
+    reduce,
+    rows,
+    title_rows,
 )
-from deeped_ray.corpus.shuffle import spill
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.storage.location import Location
 
 
 def table_of(folder: Path, *counts: dict[tuple[str, int], float]) -> MentionTable:
     """A mention table from the counts of several shards."""
-    paths = [Location(folder / f"{number}.arrow") for number in range(len(counts))]
-    for path, shard in zip(paths, counts, strict=True):
-        rows = mention_rows(shard)
-        spill(path, rows, np.zeros(len(rows), dtype=np.int64), 1)
-    reduce_mentions(paths, 0, folder, "mentions")
-    join_folded([folder / "mentions"], folder)
+    reduce(pa.concat_tables([rows(shard) for shard in counts]), folder / "piece")
+    join([folder / "piece"], folder)
     return MentionTable(Part("corpus", "0", Location(folder), {}))
 
 
@@ -65,8 +61,8 @@ def test_only_the_best_candidates_of_a_mention_are_kept(tmp_path: Path) -> None:
 
 
 def test_titles_are_mentions_with_and_without_their_qualifier() -> None:
-    rows = title_mentions(["Apple (fruit)", "Paris, Texas"], [3, 4]).to_pylist()
-    assert {(row["mention"], row["entity"], row["count"]) for row in rows} == {
+    found = title_rows(["Apple (fruit)", "Paris, Texas"], [3, 4]).to_pylist()
+    assert {(row["mention"], row["entity"], row["count"]) for row in found} == {
         ("Apple (fruit)", 3, 0.5),
         ("Apple", 3, 0.5),
         ("Paris, Texas", 4, 0.5),

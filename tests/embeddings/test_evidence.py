@@ -1,6 +1,6 @@
 import numpy as np
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.embeddings.evidence import (
     LINKS,
     NOTHING,

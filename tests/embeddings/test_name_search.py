@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.embeddings import name_search
 from deeped_ray.embeddings.name_search import NameSearch, fold, initials_of, resemblance, write_name_search
 from deeped_ray.knowledge.base import KnowledgeBase

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.config import CorpusConfig
-from deeped_ray.corpus.entities import Catalogue
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings import trainer
 from deeped_ray.embeddings.config import EmbeddingConfig, Methods, ShardConfig, SubsetConfig

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.evaluation.metrics import Outcome, Result, Share, judge, mean_and_interval
 from deeped_ray.types import Candidate, Mention, Page, Prediction

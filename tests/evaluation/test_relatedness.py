@@ -5,7 +5,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.evaluation.relatedness import (
     Judgements,
     Query,
@@ -49,7 +49,7 @@ def test_every_format_is_read(tmp_path: Path, kind: str, queries: list[Query]) -
 @pytest.mark.parametrize("kind", FILES)
 def test_a_file_of_another_kind_is_refused(tmp_path: Path, kind: str) -> None:
     (tmp_path / "judged").write_text("\tsome prose, not a table\n")
-    with pytest.raises(DeepEdError, match=r"(is no \w+ file|holds no judgement).* Expected "):
+    with pytest.raises(DeepEdError, match=r"(is not a \w+ file|has no judgements).* Expected "):
         read_queries(f"{kind}:{tmp_path / 'judged'}")
 
 

@@ -1,7 +1,6 @@
 from deeped_ray.evaluation.metrics import Outcome, Result
 from deeped_ray.evaluation.report import Case, Report
 from deeped_ray.evaluation.tables import report_table, report_text
-from deeped_ray.running.console import table
 from deeped_ray.types import Candidate, Prediction
 
 ANSWER = Prediction(
@@ -9,11 +8,6 @@ ANSWER = Prediction(
 )
 RESULT = Result([[Outcome(True, True, None, 0.9, 12)], [Outcome(False, False, "unknown_name", None, 3)]])
 REPORT = Report("jsonl:/a/b.jsonl", "global", RESULT, "abc", 0.5, (Case("d", "Bonn", True, ANSWER),))
-
-
-def test_numbers_stand_to_the_right_and_text_to_the_left() -> None:
-    lines = table(["name", "n"], [("a", 1), ("bcdef", 2000)]).splitlines()
-    assert lines == ["name       n", "-----  -----", "a          1", "bcdef  2,000"]
 
 
 def test_one_row_a_linker_and_data_set() -> None:

@@ -47,7 +47,7 @@ def test_killed_workers_cost_only_their_shards(
 ) -> None:
     kb = tmp_path / "kb"
     job = nodes.start("build_corpus", *command(kb, dump))
-    for task in ("_parse_shard", "_count_shard", "_spill_occurrences"):
+    for task in ("parse_shard", "count_shard", "spill_occurrences"):
         nodes.kill_worker(task)
     ends_well(job)
     assert ids(kb) == undisturbed
@@ -58,11 +58,11 @@ def test_a_killed_node_costs_only_its_shards_and_may_come_back(
 ) -> None:
     kb, lost = tmp_path / "kb", nodes.add()
     job = nodes.start("build_corpus", *command(kb, dump))
-    wait_for(lambda: files(kb, "finished-*.json") and len(nodes.workers("_parse_shard")) == 2)
+    wait_for(lambda: files(kb, "parse-*.json") and len(nodes.workers("parse_shard")) == 2)
     nodes.lose(lost)
     wait_for(lambda: files(kb, "mentions-*.arrow"))  # parsed without it
     again = nodes.add()
-    wait_for(lambda: len(nodes.workers("_")) == 2 or job.poll() is not None)
+    wait_for(lambda: len(nodes.workers("count_shard")) == 2 or job.poll() is not None)
     ends_well(job)
     assert ids(kb) == undisturbed
     nodes.lose(again)
@@ -72,7 +72,7 @@ def test_a_killed_driver_is_taken_up_by_the_same_command(
     nodes: Nodes, dump: Path, undisturbed: list[str], tmp_path: Path
 ) -> None:
     kb = tmp_path / "kb"
-    for reached in ("finished-*.json", "mentions-*.arrow"):
+    for reached in ("parse-*.json", "mentions-*.arrow"):
         job = nodes.start("build_corpus", *command(kb, dump))
         wait_for(lambda reached=reached: len(files(kb, reached)) >= 2)  # type: ignore[misc]
         job.kill()

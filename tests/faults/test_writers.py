@@ -114,7 +114,7 @@ def nodes() -> Iterator[Nodes]:
 def test_a_job_started_twice_refuses_the_second_time_with_one_line(nodes: Nodes, tmp_path: Path) -> None:
     options = ("--kb", str(tmp_path / "kb"), "--min-word-count", "2", "--dimension", "50", "--shard-mb", "0.02")
     first = nodes.start("build_corpus", *options)
-    wait_for(lambda: list((tmp_path / "kb").rglob("finished-*.json")))
+    wait_for(lambda: list((tmp_path / "kb").rglob("parse-*.json")))
     second = nodes.start("build_corpus", *options)
     _, error = second.communicate(timeout=120)
     assert second.returncode == 2

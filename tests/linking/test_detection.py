@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.corpus.occurrences import join_pieces, write_pieces
+from deeped_ray.corpus.occurrences import join_sequences, write_sequences
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.linking.detection import DetectionConfig, Detector, open_detector
 from deeped_ray.storage.location import Location
@@ -42,8 +42,8 @@ COUNTS = {
 
 
 def detector_of(folder: Path, counts: dict[str, tuple[int, int]], config: DetectionConfig | None = None) -> Detector:
-    write_pieces(f"{folder}/piece", list(counts))
-    join_pieces([f"{folder}/piece"], [0], folder)
+    write_sequences(folder / "piece", list(counts))
+    join_sequences([folder / "piece"], [len(counts)], folder)
     pages, linked = zip(*counts.values(), strict=True)
     np.save(folder / "mentions.pages.npy", np.array(pages, dtype=np.int32))
     np.save(folder / "mentions.linked_pages.npy", np.array(linked, dtype=np.int32))
@@ -151,7 +151,7 @@ def test_a_megabyte_without_spaces_is_no_trouble(detector: Detector) -> None:
 
 
 def test_thresholds_must_be_shares() -> None:
-    with pytest.raises(DeepEdError, match=r"--min-link-probability must lie between 0 and 1, unlike 3\.0"):
+    with pytest.raises(DeepEdError, match=r"`min_link_probability` must lie between 0 and 1, not be 3\.0"):
         DetectionConfig(min_link_probability=3.0)
 
 

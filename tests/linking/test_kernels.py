@@ -1,5 +1,7 @@
 """The fused kernels against the equations in torch: values and gradients."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -92,3 +94,9 @@ def test_messages_that_would_vanish_are_left_to_torch() -> None:
     assert not kernels.can_propagate(batch, delta=1.0, T=1)
     assert not kernels.can_propagate(batch, delta=0.9, T=100)
     assert not kernels.can_propagate(batch.to(torch.float64), delta=0.5, T=10)
+
+
+def test_kernels_are_compiled_where_no_folder_can_keep_them() -> None:
+    scope: dict[str, Any] = {}
+    exec("def double(x):\n    return 2 * x", scope)  # from no file, so that numba finds no place for its cache
+    assert kernels._compiled(scope["double"])(3) == 6

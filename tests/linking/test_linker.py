@@ -26,7 +26,7 @@ TWO = [(0, 8), (13, 20)]
 
 def test_context_overrules_the_most_common_sense(linker: Linker) -> None:
     answers = linker.link(HOCKEY, [*TWO, (41, 47)])
-    titles = [answer.best.title for answer in answers if answer.best]
+    titles = [answer.entity.title for answer in answers if answer.entity]
     assert titles == ["Montreal Canadiens", "Toronto Maple Leafs", "Boston Bruins"]
     usual = [max(answer.candidates, key=lambda candidate: candidate.prior).title for answer in answers]
     assert usual == ["Montreal", "Toronto", "Boston"]
@@ -46,9 +46,9 @@ def test_an_unknown_name_gets_a_reason_and_does_not_disturb_the_others(linker: L
     alone = linker.link(text, TWO)
     start = text.index("Zorblatt")
     with_unknown = linker.link(text, [*TWO, (start, start + 8)])
-    assert with_unknown[2].best is None
+    assert with_unknown[2].entity is None
     assert with_unknown[2].reason == "no entity is known by this name, or by one that resembles it"
-    assert [p.best.title for p in with_unknown[:2] if p.best] == [p.best.title for p in alone if p.best]
+    assert [p.entity.title for p in with_unknown[:2] if p.entity] == [p.entity.title for p in alone if p.entity]
     assert with_unknown[0].candidates[0].score == pytest.approx(alone[0].candidates[0].score, abs=1e-5)
 
 
@@ -67,14 +67,14 @@ def test_raw_text_is_answered_for_the_mentions_found_in_it(linker: Linker) -> No
 def test_a_misspelt_name_gets_the_entities_whose_names_resemble_it(linker: Linker) -> None:
     text = "The Montreal Canadeins lead the league on the ice."
     (answer,) = linker.link(text, [(4, 22)])
-    assert answer.best is not None
-    assert (answer.best.title, answer.best.prior) == ("Montreal Canadiens", 0.0)
+    assert answer.entity is not None
+    assert (answer.entity.title, answer.entity.prior) == ("Montreal Canadiens", 0.0)
 
 
 def test_candidates_know_their_address(linker: Linker) -> None:
     (answer, *_) = linker.link(HOCKEY, TWO)
-    assert answer.best is not None
-    assert answer.best.url == "https://en.wikipedia.org/wiki/Montreal_Canadiens"
+    assert answer.entity is not None
+    assert answer.entity.url == "https://en.wikipedia.org/wiki/Montreal_Canadiens"
 
 
 def test_support_comes_from_mentions_of_the_same_topic(linker: Linker) -> None:
@@ -114,7 +114,7 @@ def test_without_explanations_the_answers_are_the_same(linker: Linker) -> None:
 def test_a_threshold_takes_the_answer_and_leaves_the_candidates(linker: Linker) -> None:
     (answer, *_) = linker.link(HOCKEY, TWO)
     refused = answer.at_least(0.9999)
-    assert refused.best is None
+    assert refused.entity is None
     assert refused.candidates == answer.candidates
     assert "below the threshold 0.9999" in str(refused.reason)
     assert answer.at_least(0.0) is answer
@@ -194,7 +194,7 @@ def test_a_document_of_a_thousand_mentions_is_linked(linker: Linker) -> None:
     )
     answers = linker.link_batch([document])[0]
     assert len(answers) == 1000
-    assert {answer.best.title for answer in answers[400:600] if answer.best} == {
+    assert {answer.entity.title for answer in answers[400:600] if answer.entity} == {
         "Montreal Canadiens",
         "Toronto Maple Leafs",
     }
@@ -202,8 +202,8 @@ def test_a_document_of_a_thousand_mentions_is_linked(linker: Linker) -> None:
 
 def test_the_prior_linker_takes_the_most_common_sense(mini_kb: KnowledgeBase) -> None:
     (montreal,) = Linker.open(mini_kb, "prior").link(HOCKEY, [(0, 8)])
-    assert montreal.best is not None
-    assert montreal.best.title == "Montreal"
+    assert montreal.entity is not None
+    assert montreal.entity.title == "Montreal"
 
 
 def test_the_prior_linker_needs_only_the_corpus(mini_kb: KnowledgeBase, tmp_path: Path) -> None:
@@ -212,8 +212,8 @@ def test_the_prior_linker_needs_only_the_corpus(mini_kb: KnowledgeBase, tmp_path
     manifest["parts"] = {name: manifest["parts"][name] for name in ("pages", "corpus")}
     (tmp_path / "kb" / "manifest.json").write_text(json.dumps(manifest))
     (montreal,) = Linker.open(tmp_path / "kb", "prior").link(HOCKEY, [(0, 8)])
-    assert montreal.best is not None
-    assert montreal.best.title == "Montreal"
+    assert montreal.entity is not None
+    assert montreal.entity.title == "Montreal"
 
 
 def test_a_knowledge_base_without_a_model_names_the_job(local_ray_session: None, tmp_path: object) -> None:

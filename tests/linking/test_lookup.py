@@ -24,10 +24,10 @@ def test_an_unknown_title_names_those_that_resemble_it(lookup: Lookup) -> None:
 
 
 def test_a_name_has_its_senses_most_probable_first(lookup: Lookup) -> None:
-    name = lookup.name("Apple")
+    name = lookup.mention("Apple")
     assert [sense.title for sense in name.candidates[:1]] == ["Apple Inc."]
     assert sum(sense.prior for sense in name.candidates) == pytest.approx(1, abs=1e-3)
-    assert lookup.name("Zorblatt").candidates == ()
+    assert lookup.mention("Zorblatt").candidates == ()
 
 
 def test_related_entities_leave_out_what_was_asked_for(lookup: Lookup) -> None:
@@ -42,3 +42,7 @@ def test_relatedness_is_the_cosine_that_neighbours_are_ranked_by(lookup: Lookup)
     (nearest,) = lookup.related(["Stanley Cup"], count=1)
     assert lookup.relatedness("Stanley Cup", nearest.title) == pytest.approx(nearest.similarity, abs=1e-5)
     assert lookup.relatedness("Stanley Cup", "Stanley Cup") == pytest.approx(1, abs=1e-5)
+
+
+def test_one_title_need_not_be_a_list(lookup: Lookup) -> None:
+    assert lookup.related("Stanley Cup") == lookup.related(["Stanley Cup"], count=10)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from deeped_ray.corpus.entities import Catalogue
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.linking.mention_counts import LEFT_OUT, MentionCounts
 from deeped_ray.types import Document, Mention, Page
 from tests.conftest import make_catalogue

@@ -96,13 +96,13 @@ def test_a_faster_machine_takes_less_time_and_as_much_memory() -> None:
 
 def test_more_memory_for_workers_makes_fewer_pieces() -> None:
     known = measured()
-    small, large = (sizes_of(ENWIKI, Cluster(memory_gb=memory), known) for memory in (2.0, 8.0))
+    small, large = (sizes_of(ENWIKI, Cluster(memory_gib=memory), known) for memory in (2.0, 8.0))
     assert large["reads"] == pytest.approx(small["reads"] / 4, rel=0.01)
     assert large["partition_bytes"] > small["partition_bytes"]
 
 
 def test_a_head_that_is_too_small_is_named() -> None:
-    plan = make_plan(ENWIKI, Cluster(nodes=8, memory_per_node_gb=4.0))
+    plan = make_plan(ENWIKI, Cluster(nodes=8, memory_per_node_gib=4.0))
     assert any(line.startswith("ingest: the driver needs") and "a node has 4" in line for line in plan.warnings)
     assert any("may not fit" in line for line in plan.warnings)
 

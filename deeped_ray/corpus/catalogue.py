@@ -1,0 +1,153 @@
+"""The entity catalogue: `entities.arrow`, a row for every entity; memory-mapped, since every replica of a server has it."""
+
+import functools
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deeped_ray.corpus.titles import Names, Resolution
+from deeped_ray.corpus.wikidump import ARTICLES
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.strings import numbers_of, read_mapped, take_strings, write_mapped
+from deeped_ray.text import normalize_title
+from deeped_ray.types import DeepEdError, Mention
+
+
+def write(
+    folder: Path,
+    resolution: Resolution,
+    *,
+    num_links: npt.NDArray[np.int64],
+    num_words: npt.NDArray[np.int64],
+    is_person: npt.NDArray[np.bool_],
+) -> None:
+    table, num_entities = resolution.table, resolution.num_entities
+    rows = table.take(pa.array(resolution.row_of_entity))
+    redirects = (table["redirect"].to_numpy() > 0) & (resolution.entity_of_row >= 0)
+    entities = pa.table(
+        {
+            "entity_id": pa.array(np.arange(num_entities), pa.int32()),
+            "title": rows["title"].cast(pa.large_string()),
+            "page_id": rows["page_id"],
+            "has_page": np.arange(num_entities) < resolution.num_pages,
+            "is_list": pc.match_substring_regex(
+                rows["title"], r"^(List of|Lists of|Liste |Liste$|Lista |Lijst van|Список )"
+            ),
+            "is_person": is_person,
+            "num_redirects": np.bincount(resolution.entity_of_row[redirects], minlength=num_entities),
+            "num_links": num_links,
+            "num_words": num_words,
+        }
+    )
+    write_mapped(folder / "entities.arrow", entities)
+
+
+class Catalogue:
+    """Reads the catalogue of a corpus part."""
+
+    def __init__(self, part: Part) -> None:
+        columns = read_mapped(part.path / "entities.arrow")
+        self._titles = columns["title"]
+        self.page_ids, self.num_links, self.num_words, self.is_person, has_page = (
+            numbers_of(columns[name]) for name in ("page_id", "num_links", "num_words", "is_person", "has_page")
+        )
+        self._article_ids = self.page_ids[: np.count_nonzero(has_page)]  # those with a page come first
+        self._names = Names(part)
+        summary = part.path / "summary.json"
+        known = json.loads(summary.read_text()) if summary.exists() else {}
+        self._articles: str = known.get("articles", ARTICLES)
+
+    def __len__(self) -> int:
+        return len(self._titles)
+
+    def title(self, entity_id: int) -> str:
+        title: str = self._titles[entity_id].as_py()
+        return title
+
+    def titles(self, entity_ids: npt.NDArray[np.int64]) -> list[str]:
+        """`title` for many at once."""
+        return take_strings(self._titles, entity_ids)
+
+    def url(self, title: str) -> str:
+        """Where Wikipedia, or the wiki that the dump is of, has the page."""
+        return _url(self._articles, title)
+
+    def find(self, title: str) -> int | None:
+        """The entity of a title, after redirects; None for a title the knowledge base does not have."""
+        return self._names.find(normalize_title(title))
+
+    def find_page(self, page_id: int) -> int | None:
+        """The entity of an article's page id; articles are numbered in the order of their ids, before all other entities."""
+        place = int(np.searchsorted(self._article_ids, page_id))
+        is_known = place < len(self._article_ids) and self._article_ids[place] == page_id
+        return place if is_known else None
+
+    def find_gold(self, mention: Mention) -> int | None:
+        """The entity a mention is annotated with, by title, else by page id."""
+        found = self.find(mention.gold) if mention.gold else None
+        if found is None and mention.gold_page_id is not None:
+            found = self.find_page(mention.gold_page_id)
+        return found
+
+    def require(self, title: str) -> int:
+        entity_id = self.find(title)
+        if entity_id is None:
+            raise DeepEdError(
+                f"No entity {title!r} in this knowledge base. `deeped mention` shows which entities a name can mean."
+            )
+        return entity_id
+
+
+@functools.lru_cache(maxsize=2**16)  # the same few entities are answered again and again
+def _url(articles: str, title: str) -> str:
+    return articles + quote(title.replace(" ", "_"), safe="/:@!$()*,;'")
+
+
+class ExtendedCatalogue(Catalogue):
+    """A catalogue with entities that only a candidate list names; they are numbered after its own."""
+
+    def __init__(self, part: Part, named: Iterable[tuple[str, int]]) -> None:
+        super().__init__(part)
+        self.extra_titles: list[str] = []
+        self._named: dict[str, int] = {}
+        self._entity_of_page: dict[int, int] = {}
+        for title, page_id in named:
+            entity = self.find(title)
+            if entity is None:
+                entity = super().__len__() + len(self.extra_titles)
+                self.extra_titles.append(title)
+            self._named[title] = entity
+            self._entity_of_page.setdefault(page_id, entity)
+        zeros = np.zeros(len(self.extra_titles), dtype=np.int64)
+        pages = {entity: page_id for page_id, entity in self._entity_of_page.items()}
+        extra_pages = [pages.get(super(ExtendedCatalogue, self).__len__() + i, -1) for i in range(len(zeros))]
+        self.page_ids = np.concatenate([self.page_ids, np.array(extra_pages, dtype=np.int64)])
+        self.num_links, self.num_words = (np.concatenate([own, zeros]) for own in (self.num_links, self.num_words))
+        self.is_person = np.concatenate([self.is_person, zeros > 0])
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self.extra_titles)
+
+    def title(self, entity_id: int) -> str:
+        own = super().__len__()
+        return super().title(entity_id) if entity_id < own else self.extra_titles[entity_id - own]
+
+    def titles(self, entity_ids: npt.NDArray[np.int64]) -> list[str]:
+        return [self.title(entity_id) for entity_id in entity_ids.tolist()]
+
+    def find(self, title: str) -> int | None:
+        found = self._named.get(title)
+        if found is None:
+            found = super().find(title)
+        return self._named.get(normalize_title(title)) if found is None else found
+
+    def find_gold(self, mention: Mention) -> int | None:
+        """By the page id that the lists know, since titles of lists and annotations come from different years."""
+        listed = self._entity_of_page.get(mention.gold_page_id) if mention.gold_page_id is not None else None
+        return super().find_gold(mention) if listed is None else listed

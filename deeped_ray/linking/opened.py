@@ -1,0 +1,83 @@
+"""A knowledge base as users hold it: link texts, find mentions, look up names and entities.
+
+kb = deeped_ray.open("kb/mini")
+for mention in kb.link("Montreal met Toronto in the Stanley Cup."):
+    print(mention.surface, mention.entity.title, mention.probability)
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from deeped_ray.knowledge import base
+from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, Span, open_detector
+from deeped_ray.linking.lookup import Lookup
+from deeped_ray.storage.location import Address
+from deeped_ray.types import Document, LinkerKind, Prediction
+
+if TYPE_CHECKING:
+    from deeped_ray.linking.linker import Linker
+
+
+def open(root: Address, *, detection: DetectionConfig | None = None) -> "KnowledgeBase":
+    """A finished knowledge base: a folder, or an address such as s3://bucket/kb."""
+    return KnowledgeBase(root, detection=detection)
+
+
+class KnowledgeBase(Lookup):
+    """Reads each part when it is first needed, and keeps it: open the knowledge base again after a rebuild."""
+
+    def __init__(self, root: Address, *, detection: DetectionConfig | None = None) -> None:
+        """`detection` sets how mentions are found in raw text."""
+        super().__init__(base.KnowledgeBase(root))
+        self._detection = detection or DetectionConfig()
+        self._linkers: dict[LinkerKind, Linker] = {}
+
+    def __repr__(self) -> str:
+        return f"KnowledgeBase({str(self._kb)!r})"
+
+    def link(
+        self,
+        text: str,
+        spans: Sequence[Span] | None = None,
+        *,
+        threshold: float = 0.0,
+        explain: bool = True,
+        model: LinkerKind = "global",
+    ) -> list[Prediction]:
+        """One prediction per span, in the given order. Without spans, one per mention that is found in the text.
+
+        Below `threshold` a mention gets no entity. Without `explain`, predictions lack attended words and support.
+        """
+        document = self.linker(model).document(text, spans)
+        return self.link_all([document], threshold=threshold, explain=explain, model=model)[0]
+
+    def link_all(
+        self,
+        texts: Iterable[str | Document],
+        *,
+        threshold: float = 0.0,
+        explain: bool = True,
+        model: LinkerKind = "global",
+    ) -> list[list[Prediction]]:
+        """`link` for many texts at once, which is faster. A `Document` is linked at its own mentions."""
+        linker = self.linker(model)
+        documents = [text if isinstance(text, Document) else linker.document(text) for text in texts]
+        answers = linker.link_batch(documents, explain=explain)
+        return [[prediction.at_least(threshold) for prediction in found] for found in answers]
+
+    def detect(self, text: str) -> list[Span]:
+        """Start and end of every mention in a text."""
+        return self._detector.spans(text)
+
+    def linker(self, model: LinkerKind = "global") -> "Linker":
+        """The linker behind `link`: a trained model, or the prior alone."""
+        if model not in self._linkers:
+            from deeped_ray.linking.linker import Linker  # imports torch: more than a second that look-ups do not need
+
+            self._linkers[model] = Linker.open(self._kb, model, detection=self._detection)
+        return self._linkers[model]
+
+    @functools.cached_property
+    def _detector(self) -> Detector | SpacyDetector:
+        return open_detector(self._corpus, self._detection)

@@ -1,0 +1,65 @@
+"""Predictions as text for people: the linked text with its reasons, and one mention with all its candidates."""
+
+import re
+from collections.abc import Sequence
+
+from deeped_ray.running.console import LINK, NO_LINK, PLAIN, Style, table
+from deeped_ray.types import Prediction
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def linked_text(text: str, predictions: Sequence[Prediction], *, num_words: int = 4, style: Style = PLAIN) -> str:
+    """The text with its mentions marked, then a line per mention: its entity, and why."""
+    text = _CONTROL.sub("\ufffd", text)  # a terminal would obey them
+    marked, position = "", 0
+    for prediction in sorted(predictions, key=lambda each: each.start):
+        marked += text[position : prediction.start] + _mark(prediction, text, style)
+        position = prediction.end
+    marked += text[position:]
+    rows = [_row(prediction, text, num_words) for prediction in predictions]
+    filled = [i for i, column in enumerate(zip(*rows, strict=True)) if any(column)]
+    headers = ["mention", "entity", "probability", "usually", "why"]
+    columns = table([headers[i] for i in filled], [[row[i] for i in filled] for row in rows], style=style)
+    return f"{marked}\n\n{columns}" if rows else marked
+
+
+def _mark(prediction: Prediction, text: str, style: Style) -> str:
+    surface = text[prediction.start : prediction.end]
+    if style.is_coloured:
+        return style.paint(surface, LINK if prediction.entity else NO_LINK)
+    return f"[{surface} => {prediction.entity.title if prediction.entity else '?'}]"
+
+
+def _row(prediction: Prediction, text: str, num_words: int) -> tuple[str, str | None, float | None, str, str]:
+    surface = " ".join(text[prediction.start : prediction.end].split())
+    entity = prediction.entity
+    if entity is None:
+        return surface, None, None, "", prediction.reason or ""
+    usual = max(prediction.candidates, key=lambda candidate: candidate.prior)
+    is_overruled = usual.prior > entity.prior
+    words = ", ".join(word for word, _ in prediction.attended[:num_words])
+    return (
+        surface,
+        entity.title,
+        entity.probability,
+        f"{usual.title} ({usual.prior:.0%} of links)" if is_overruled else "",
+        f"looked at {words}" if words else "",
+    )
+
+
+def describe(prediction: Prediction, *, num_words: int, style: Style = PLAIN) -> str:
+    """A mention with its answer, its attended words, and the parts of every candidate's score."""
+    answer = prediction.entity.title if prediction.entity else f"nothing: {prediction.reason}"
+    head = f"{prediction.surface!r} [{prediction.start}:{prediction.end}] -> {answer}"
+    if not prediction.candidates:
+        return head
+    words = ", ".join(f"{word} {weight:.2f}" for word, weight in prediction.attended[:num_words])
+    rows = [
+        (c.title, c.prior, c.local, "" if c.coherence is None else f"{c.coherence:.3f}", c.score, c.probability)
+        for c in prediction.candidates
+    ]
+    columns = table(["candidate", "prior", "local", "coherence", "score", "probability"], rows, style=style)
+    return "\n".join(
+        [head, *([f"  attended words: {words}"] if words else []), *(f"  {line}" for line in columns.splitlines())]
+    )

@@ -1,0 +1,69 @@
+"""A knowledge base as users hold it."""
+
+from pathlib import Path
+
+import pytest
+
+import deeped_ray as deeped
+from deeped_ray.knowledge import base
+from deeped_ray.linking.detection import DetectionConfig
+from deeped_ray.linking.linker import Linker
+
+HOCKEY = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
+FRUIT = deeped.Document("fruit", "The Apple was picked in the orchard.", (deeped.Mention(4, 9),))
+
+
+@pytest.fixture(scope="module")
+def kb(mini_kb: base.KnowledgeBase) -> deeped.KnowledgeBase:
+    return deeped.open(mini_kb.root)
+
+
+def test_names_are_linked_to_entities(kb: deeped.KnowledgeBase) -> None:
+    montreal, *_ = kb.link(HOCKEY)
+    assert montreal.entity is not None
+    assert (montreal.surface, montreal.entity.title) == ("Montreal", "Montreal Canadiens")
+    assert montreal.probability == montreal.entity.probability > 0.5
+
+
+def test_the_answers_are_those_of_the_linker(kb: deeped.KnowledgeBase, linker: Linker) -> None:
+    assert kb.link(HOCKEY) == linker.link(HOCKEY)
+    assert kb.link(HOCKEY, [(0, 8)]) == linker.link(HOCKEY, [(0, 8)])
+
+
+def test_the_prior_answers_with_the_usual_entity(kb: deeped.KnowledgeBase) -> None:
+    (montreal,) = kb.link(HOCKEY, [(0, 8)], model="prior")
+    assert montreal.entity is not None
+    assert montreal.entity.title == "Montreal"
+
+
+def test_many_texts_are_linked_at_once(kb: deeped.KnowledgeBase) -> None:
+    hockey, fruit = kb.link_all([HOCKEY, FRUIT])
+    assert [mention.surface for mention in hockey] == [HOCKEY[start:end] for start, end in kb.detect(HOCKEY)]
+    assert [mention.surface for mention in fruit] == ["Apple"]
+
+
+def test_below_the_threshold_a_mention_has_no_entity(kb: deeped.KnowledgeBase) -> None:
+    (montreal,) = kb.link(HOCKEY, [(0, 8)], threshold=0.9999)
+    assert montreal.entity is None
+    assert montreal.probability == 0.0
+
+
+def test_reasons_can_be_left_out(kb: deeped.KnowledgeBase) -> None:
+    assert all(mention.attended for mention in kb.link(HOCKEY))
+    assert not any(mention.attended for mention in kb.link(HOCKEY, explain=False))
+
+
+def test_a_linker_is_opened_once(kb: deeped.KnowledgeBase) -> None:
+    assert kb.linker() is kb.linker("global")
+    assert kb.linker("local") is not kb.linker("global")
+
+
+def test_the_detector_can_be_set(mini_kb: base.KnowledgeBase) -> None:
+    never = deeped.open(str(mini_kb.root), detection=DetectionConfig(min_link_probability=1.0, short_names=False))
+    assert never.detect(HOCKEY) == []
+    assert never.link(HOCKEY) == []
+
+
+def test_a_missing_knowledge_base_is_named_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(deeped.DeepEdError, match=r"No knowledge base at .*nowhere\. Run "):
+        deeped.open(tmp_path / "nowhere")

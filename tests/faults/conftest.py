@@ -1,14 +1,22 @@
 """One cluster for all tests of faults. Its storage is S3, and its spaCy dies of some texts."""
 
 import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.faults import Faults
 from tests.faults.nodes import ROOT, Nodes
 from tests.s3 import S3
 
+MINI_SETTINGS = (
+    *("corpus.min_word_count=2", "corpus.shard_mb=0.1", "corpus.partitions=3"),
+    *("corpus.dimension=100", "corpus.ppmi_window=30"),
+)
+"""With which a job makes the parts of corpus_kb to the byte."""
 SPACY = '''
 import os, re
 
@@ -57,3 +65,7 @@ def nodes(cluster: Nodes) -> Iterator[Nodes]:
 @pytest.fixture
 def faults(nodes: Nodes) -> Faults:
     return nodes.faults
+
+
+def copy_of(kb: KnowledgeBase, folder: Path) -> KnowledgeBase:
+    return KnowledgeBase(shutil.copytree(kb.root, folder))

@@ -1,6 +1,7 @@
 """Several real raylets on one machine, jobs on them, and ways to lose each of these at a named point."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -8,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ray._private.node import Node
 from ray.cluster_utils import Cluster
@@ -25,84 +28,105 @@ QUICK_TO_NOTICE = {
 }
 STORE_BYTES = 100 * 2**20
 PATIENCE_S = 240
-"""For whatever a healthy machine does within 20 s, so that a slow one passes too."""
+"""For what takes less than 20 s on a free machine."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """`python jobs/<job>.py`, a process of its own."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    faults: Faults
+
+    def held_at(self, point: str) -> int:
+        """The process that waits there, once it does."""
+        wait_for(lambda: self.faults.is_held(point) or self.process.poll() is not None)
+        assert self.process.poll() is None, self.log.read_text()[-3000:]
+        return self.faults.wait(point)
+
+    def result(self, *, code: int = 0) -> dict[str, Any]:
+        """Its last line, when it has ended."""
+        self.process.wait(PATIENCE_S)
+        assert self.process.returncode == code, self.log.read_text()[-3000:]
+        found: dict[str, Any] = json.loads(self.log.read_text().splitlines()[-1])
+        return found
+
+    def kill(self, *, orphan: int) -> None:
+        """SIGKILL; returns when Ray has ended the worker that was held for it."""
+        self.process.kill()
+        self.process.wait()
+        wait_for(lambda: not living([orphan]))
 
 
 class Nodes:
-    """A head with one CPU, nodes that come and go, and jobs that are processes of their own."""
+    """A head with one CPU, nodes that come and go, and jobs."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.faults = Faults(folder / "faults")
+        self._folder = folder
         self._environment = {**environment, **self.faults.environment}
-        self._caches = folder / "caches"
-        self._jobs: list[subprocess.Popen[str]] = []
+        self._jobs: list[Job] = []
         self._cluster = Cluster()
-        self._head = self._add(1, include_dashboard=False, _system_config=QUICK_TO_NOTICE)
+        self._head = self._add("head", 1, include_dashboard=False, _system_config=QUICK_TO_NOTICE)
 
-    @property
-    def address(self) -> str:
-        address: str = self._cluster.address
-        return address
-
-    def _add(self, num_cpus: int, **options: object) -> Node:
-        cache = self._caches / str(len(self._cluster.list_all_nodes()))
+    def _add(self, name: str, num_cpus: int, **options: object) -> Node:
         node: Node = self._cluster.add_node(
             wait=False,
             num_cpus=num_cpus,
             object_store_memory=STORE_BYTES,
-            env_vars={**self._environment, "DEEPED_CACHE": str(cache)},
+            env_vars={**self._environment, "DEEPED_CACHE": str(self._folder / f"cache-{name}")},
             **options,
         )
         self._cluster.wait_for_nodes(timeout=PATIENCE_S)
         return node
 
-    def add(self, *, num_cpus: int = 1) -> Node:
-        return self._add(num_cpus)
+    def add(self, *, num_cpus: int = 1) -> None:
+        """A node that shares no cache with the others."""
+        self._add("node", num_cpus)
 
-    def lose(self, node: Node) -> None:
-        """SIGKILL to its raylet; the workers there die with it, and the rest of the cluster finds out by itself."""
+    def start(self, job: str, *options: str, environment: Mapping[str, str] | None = None) -> Job:
+        """`--set` may be left out before settings: "corpus.partitions=3"."""
+        arguments = [word for option in options for word in (("--set", option) if "=" in option else (option,))]
+        log = self._folder / f"job-{len(list(self._folder.glob('job-*')))}.log"
+        shared = {**self._environment, "DEEPED_CACHE": str(self._folder / "cache-driver")}
+        with open(log, "wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, f"jobs/{job}.py", *arguments],
+                cwd=ROOT,
+                env={**os.environ, **shared, "RAY_ADDRESS": self._cluster.address, **(environment or {})},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self._jobs.append(Job(process, log, self.faults))
+        return self._jobs[-1]
+
+    def lose_node(self, worker: int) -> None:
+        """SIGKILL to the raylet of a worker; it dies with it, and the rest of the cluster finds out by itself."""
+        (node,) = [node for node in self._cluster.list_all_nodes() if worker in descendants(_raylet(node))]
+        assert node is not self._head
+        self._lose(node)
+
+    def lose_node_and_worker(self, *workers: int) -> None:
+        """Of two workers that are held, one is on the head and one on the node that was added."""
+        on_node, on_head = sorted(workers, key=descendants(_raylet(self._head)).__contains__)
+        self.lose_node(on_node)
+        os.kill(on_head, signal.SIGKILL)
+
+    def _lose(self, node: Node) -> None:
         os.kill(_raylet(node), signal.SIGKILL)
         self._cluster.remove_node(node, allow_graceful=False)
-
-    def start(self, job: str, *options: str, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-        """`python jobs/<job>.py` on this cluster."""
-        process = subprocess.Popen(
-            [sys.executable, f"jobs/{job}.py", *options],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                **self._environment,
-                "DEEPED_CACHE": str(self._caches / "driver"),
-                "RAY_ADDRESS": self.address,
-                **(environment or {}),
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._jobs.append(process)
-        return process
-
-    def node_of(self, worker: int) -> Node:
-        return next(node for node in self._cluster.list_all_nodes() if worker in descendants(_raylet(node)))
-
-    def kill_driver(self, job: "subprocess.Popen[str]", *, orphan: int) -> None:
-        """SIGKILL; returns when Ray has ended the worker that was held for it."""
-        job.kill()
-        job.communicate()
-        wait_for(lambda: not living([orphan]))
 
     def clear(self) -> None:
         """End jobs, nodes and faults that a test has left, so that the next one finds a head and nothing else."""
         for job in self._jobs:
-            job.kill()
-            job.communicate()
+            job.process.kill()
+            job.process.wait()
         self._jobs.clear()
-        for held in self.faults.folder.iterdir():
-            held.unlink()
         for node in [node for node in self._cluster.list_all_nodes() if node is not self._head]:
-            self.lose(node)
+            self._lose(node)
         wait_for(lambda: not any(map(_runs_a_task, descendants(_raylet(self._head)))))
+        self.faults.clear()
 
     def shutdown(self) -> None:
         self._cluster.shutdown()
@@ -118,13 +142,6 @@ def _runs_a_task(pid: int) -> bool:
     with contextlib.suppress(OSError):  # gone meanwhile
         return re.match(r"ray::_?[a-z]", Path(f"/proc/{pid}/cmdline").read_text()) is not None
     return False
-
-
-def ends_well(job: "subprocess.Popen[str]") -> str:
-    """Wait for a job; returns its standard error."""
-    _, error = job.communicate(timeout=PATIENCE_S)
-    assert job.returncode == 0, error[-3000:]
-    return error
 
 
 def wait_for(condition: Callable[[], object]) -> None:

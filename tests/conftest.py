@@ -51,16 +51,20 @@ MINI_TRAINING = TrainingConfig(epochs=15, documents_per_step=2)
 
 
 @pytest.fixture(scope="session")
-def local_ray_session() -> Iterator[None]:
-    """A local Ray with token authentication, on ports of its own."""
-    ray.init(
-        address="local",
-        num_cpus=2,
-        include_dashboard=False,
-        object_store_memory=200 * 2**20,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-    )
+def local_ray_session(s3_server: S3, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A local Ray with token authentication, on ports of its own; its workers reach the tests' S3."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEEPED_CACHE", str(tmp_path_factory.mktemp("cache")))
+        for name, value in s3_server.environment.items():
+            patch.setenv(name, value)
+        ray.init(
+            address="local",
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=200 * 2**20,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
     yield
     for actor in ray.util.list_named_actors(all_namespaces=True):  # Ray Train leaves one, for which a raylet waits 30 s
         ray.kill(ray.get_actor(actor["name"], actor["namespace"]))

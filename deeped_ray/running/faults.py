@@ -43,17 +43,29 @@ class Faults:
 
     def arm(self, *points: str) -> None:
         for point in points:
+            self._held(point).unlink(missing_ok=True)  # of a process that was killed there
             (self.folder / point.replace("/", ".")).touch()
+
+    def is_held(self, point: str) -> bool:
+        held = self._held(point)
+        return held.exists() and held.read_text() != ""
 
     def wait(self, point: str, *, timeout_s: float = 120) -> int:
         """The id of the process that is held there."""
-        held = self.folder / f"{point.replace('/', '.')}.held"
         deadline = time.monotonic() + timeout_s
-        while not (held.exists() and held.read_text()):
+        while not self.is_held(point):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"No process reached {point} within {timeout_s:g} s.")
             time.sleep(0.01)
-        return int(held.read_text())
+        return int(self._held(point).read_text())
 
     def release(self, point: str) -> None:
-        (self.folder / f"{point.replace('/', '.')}.held").unlink()
+        self._held(point).unlink()
+
+    def clear(self) -> None:
+        """No point is armed any more, and no process held."""
+        for file in self.folder.iterdir():
+            file.unlink()
+
+    def _held(self, point: str) -> Path:
+        return self.folder / f"{point.replace('/', '.')}.held"

@@ -36,6 +36,7 @@ from deeped_ray.linking.model import ModelConfig
 from deeped_ray.mini import MINI_DUMP
 from deeped_ray.running import logs
 from deeped_ray.running.cluster import ensure_ray, observed
+from deeped_ray.running.faults import reached
 from deeped_ray.running.metrics import record
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
 from deeped_ray.storage.location import Location
@@ -178,6 +179,7 @@ def _report(run: Run, row: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run.save(Path(folder))
         ray.train.report(row, checkpoint=Checkpoint.from_directory(folder))
+    reached(f"train/{row['model']}.{row['seed']}/{row['epoch']}")
 
 
 def _record(row: dict[str, Any]) -> None:

@@ -1,14 +1,9 @@
-"""A corpus in, answers out: on the tests' own Ray, and in a cluster whose workers, nodes and drivers die."""
+"""A corpus in, answers out."""
 
 import gzip
 import json
 import os
-import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from ray.cluster_utils import Cluster
 
 from deeped_ray.batch import link as corpus_linking
 from deeped_ray.batch.answers import Counts
@@ -27,13 +21,11 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.running import tasks
-from deeped_ray.running.local_ray import descendants
 from deeped_ray.storage.lease import BusyError, sole_writer
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError, Document, Prediction
 from tests.s3 import S3, prefix
 
-ROOT = Path(__file__).parent.parent.parent
 Rows = list[dict[str, Any]]
 
 
@@ -42,7 +34,7 @@ def write_lines(path: Path, rows: Rows) -> Path:
     return path
 
 
-def link(kb: KnowledgeBase, output: Path, *inputs: Path, **options: Any) -> dict[str, Any]:
+def link(kb: KnowledgeBase, output: Path | str, *inputs: Path | str, **options: Any) -> dict[str, Any]:
     config = CorpusLinkingConfig(input=tuple(map(str, inputs)), output=str(output), **options)
     return link_corpus(kb, config, DetectionConfig())
 
@@ -254,140 +246,22 @@ def test_workers_that_die_before_the_first_document_end_the_job(tmp_path: Path) 
     assert [row["row"] for row in answers(tmp_path)] == [0, 1, 2, 3, 4]
 
 
-# -- a cluster of its own, in which things die
-
-PIPELINE = '''
-import os, re, time
-
-def load(name):
-    """Stands for a spaCy pipeline: finds names, dies of some texts, and waits while there is a file of its name."""
-    def pipeline(text):
-        if "deadly" in text:
-            os._exit(1)
-        time.sleep(0.01)
-        while os.path.exists(name):
-            time.sleep(0.05)
-        return type("Doc", (), {"ents": [Entity(match) for match in re.finditer("[A-Z][a-z]+", text)]})
-    return pipeline
-
-class Entity:
-    label_ = "ORG"
-    def __init__(self, match):
-        self.start_char, self.end_char = match.span()
-'''
-
-
-@pytest.fixture(scope="module")
-def cluster(s3_server: S3, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Its workers inherit an environment with storage, and with a spaCy of our own."""
-    folder = tmp_path_factory.mktemp("cluster")
-    (folder / "spacy").mkdir()
-    (folder / "spacy" / "__init__.py").write_text(PIPELINE)
-    health = {"initial_delay_ms": 1000, "period_ms": 500, "timeout_ms": 500, "failure_threshold": 3}
-    head = {
-        "num_cpus": 1,
-        "include_dashboard": False,
-        "object_store_memory": 100 * 2**20,
-        "_system_config": {f"health_check_{name}": value for name, value in health.items()},
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in s3_server.environment.items():
-            patch.setenv(name, value)
-        patch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{ROOT}")
-        patch.setenv("DEEPED_CACHE", str(folder / "cache"))
-        cluster = Cluster(initialize_head=True, head_node_args=head)
-        yield cluster
-        cluster.shutdown()
-
-
-def start(cluster: Cluster, kb: str, *options: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "jobs/link_corpus.py", "--kb", kb, "--detector", "spacy", *options]
-    environment = {**os.environ, "RAY_ADDRESS": cluster.address}
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-
-
-def result_of(job: "subprocess.Popen[str]", *, code: int = 0) -> dict[str, Any]:
-    out, _ = job.communicate(timeout=200)
-    assert job.returncode == code, out
-    result: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
-    assert result["stage"] == "link_corpus"
-    return result
-
-
-def wait_for(condition: Callable[[], object], *, timeout_s: float = 100) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-
-
-def workers_of(cluster: Cluster) -> list[int]:
-    """Processes that link right now."""
-    raylets = [node.all_processes["raylet"][0].process.pid for node in cluster.list_all_nodes()]
-    pids = {pid for raylet in raylets for pid in descendants(raylet)}
-    return [pid for pid in pids if b"ray::link_partition" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-
-
-def test_documents_that_kill_their_worker_are_found_and_left_out(
-    cluster: Cluster, mini_kb: KnowledgeBase, documents: Rows, tmp_path: Path
-) -> None:
-    rows = [{"text": row["text"]} for row in documents]
-    rows[5] = {"text": "a deadly text"}
-    path = write_lines(tmp_path / "a.jsonl", rows)
-    options = ["--input", str(path), "--output", str(tmp_path / "out"), "--partition-documents", "20"]
-    result = result_of(start(cluster, str(mini_kb.root), *options))
-    assert result["errors"] == {"crashed": 1}
-    assert result["given_up_partitions"] == 0
-    found = answers(tmp_path / "out")
-    assert [row["row"] for row in found if row["error"]] == [5]
-    assert all(row["mentions"] for row in found if not row["error"])
-    assert not list((tmp_path / "out").glob(".trying*"))
-
-
-def test_killed_driver_node_and_worker_change_no_byte(
-    cluster: Cluster, mini_kb: KnowledgeBase, documents: Rows, tmp_path: Path
-) -> None:
-    out, hold = tmp_path / "out", tmp_path / "hold"
-    path = write_lines(tmp_path / "many.jsonl", 6 * documents)
-    options = ["--input", str(path), "--output", str(out), "--partition-documents", "30", "--spacy-model", str(hold)]
-    first = start(cluster, str(mini_kb.root), *options)
-    wait_for(lambda: len(parts_of(out)) >= 2)
-    hold.touch()
-    second = start(cluster, str(mini_kb.root), *options)
-    assert f"process {first.pid} on" in result_of(second, code=2)["error"]
-    first.kill()
-    first.communicate()
-    kept = {path: path.stat().st_mtime_ns for path in out.glob("part-*")}
-    wait_for(lambda: not workers_of(cluster))
-    node = cluster.add_node(num_cpus=1, object_store_memory=100 * 2**20)
-    again = start(cluster, str(mini_kb.root), *options)
-    wait_for(lambda: len(workers_of(cluster)) == 2)
-    os.kill(node.all_processes["raylet"][0].process.pid, signal.SIGKILL)
-    cluster.remove_node(node, allow_graceful=False)
-    os.kill(workers_of(cluster)[0], signal.SIGKILL)
-    hold.unlink()
-    result = result_of(again)
-    assert (result["errors"], result["skipped_partitions"]) == ({}, len(kept))
-    assert all(path.stat().st_mtime_ns == time_ns for path, time_ns in kept.items())
-    killed = parts_of(out)
-    shutil.rmtree(out)
-    assert result_of(start(cluster, str(mini_kb.root), *options))["skipped_partitions"] == 0
-    assert parts_of(out) == killed
-
-
 def test_everything_may_lie_on_object_storage(
-    cluster: Cluster, s3: S3, mini_kb: KnowledgeBase, documents: Rows, tmp_path: Path
+    s3: S3, mini_kb: KnowledgeBase, documents: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("DEEPED_CACHE", str(tmp_path / "cache"))
     folder = Location(prefix("corpus"))
     for name in Location(mini_kb.root).sizes():
         if not name.startswith("runs/"):
             (folder / "kb" / name).upload(mini_kb.root / name)
     (folder / "in" / "a.jsonl").upload(write_lines(tmp_path / "a.jsonl", documents))
-    options = ["--input", f"{folder}/in/*.jsonl", "--output", f"{folder}/out", "--partition-documents", "20"]
-    result = result_of(start(cluster, f"{folder}/kb", *options))
-    assert result["documents"] == len(documents)
+    kb = KnowledgeBase(folder / "kb")
+    inputs = f"{folder}/in/*.jsonl"
+    summary = link(kb, f"{folder}/out", inputs, partition_documents=20)
+    assert summary["documents"] == len(documents)
     assert {name for name in (folder / "out").sizes() if name.startswith("_")} == {
         *("_run.json", "_partitions.json", "_summary.json", "_SUCCESS")
     }
     (folder / "out" / "part-000001.parquet").remove()
-    assert result_of(start(cluster, f"{folder}/kb", *options))["skipped_partitions"] == result["partitions"] - 1
+    again = link(kb, f"{folder}/out", inputs, partition_documents=20)
+    assert again["skipped_partitions"] == summary["partitions"] - 1

@@ -1,5 +1,7 @@
-"""Several real raylets on one machine, and ways to lose them: what the tests of faults have in common."""
+"""Several real raylets on one machine, jobs on them, and ways to lose each of these at a named point."""
 
+import contextlib
+import json
 import os
 import re
 import signal
@@ -7,125 +9,143 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ray._private.node import Node
 from ray.cluster_utils import Cluster
 
-from deeped_ray.mini import MINI_DUMP
-from deeped_ray.running.local_ray import descendants
+from deeped_ray.running.faults import Faults
+from deeped_ray.running.local_ray import descendants, living
 
 ROOT = Path(__file__).parent.parent.parent
-# a lost node is noticed within 2 s instead of 15
+# A raylet that is gone refuses connections and is given up after 1.5 s; one that is merely slow has the default 10 s.
 QUICK_TO_NOTICE = {
     "health_check_initial_delay_ms": 1000,
     "health_check_period_ms": 500,
-    "health_check_timeout_ms": 500,
     "health_check_failure_threshold": 3,
 }
 STORE_BYTES = 100 * 2**20
+PATIENCE_S = 240
+"""For what takes less than 20 s on a free machine."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """`python jobs/<job>.py`, a process of its own."""
+
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    faults: Faults
+
+    def held_at(self, point: str) -> int:
+        """The process that waits there, once it does."""
+        wait_for(lambda: self.faults.is_held(point) or self.process.poll() is not None)
+        assert self.process.poll() is None, self.log.read_text()[-3000:]
+        return self.faults.wait(point)
+
+    def result(self, *, code: int = 0) -> dict[str, Any]:
+        """Its last line, when it has ended."""
+        self.process.wait(PATIENCE_S)
+        assert self.process.returncode == code, self.log.read_text()[-3000:]
+        found: dict[str, Any] = json.loads(self.log.read_text().splitlines()[-1])
+        return found
+
+    def kill(self, *, orphan: int) -> None:
+        """SIGKILL; returns when Ray has ended the worker that was held for it."""
+        self.process.kill()
+        self.process.wait()
+        wait_for(lambda: not living([orphan]))
 
 
 class Nodes:
-    """A cluster whose jobs are processes of their own."""
+    """A head with one CPU, nodes that come and go, and jobs."""
 
-    def __init__(self, *, head_cpus: int = 1, environment: Mapping[str, str] | None = None) -> None:
-        self.environment = dict(environment or {})
-        self.cluster = Cluster(
-            initialize_head=True,
-            head_node_args={
-                "num_cpus": head_cpus,
-                "include_dashboard": False,
-                "object_store_memory": STORE_BYTES,
-                "_system_config": QUICK_TO_NOTICE,
-                "env_vars": self.environment,
-            },
-        )
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self.faults = Faults(folder / "faults")
+        self._folder = folder
+        self._environment = {**environment, **self.faults.environment}
+        self._jobs: list[Job] = []
+        self._cluster = Cluster()
+        self._head = self._add("head", 1, include_dashboard=False, _system_config=QUICK_TO_NOTICE)
 
-    def add(self, *, num_cpus: int = 1, environment: Mapping[str, str] | None = None) -> Node:
-        node: Node = self.cluster.add_node(
+    def _add(self, name: str, num_cpus: int, **options: object) -> Node:
+        node: Node = self._cluster.add_node(
+            wait=False,
             num_cpus=num_cpus,
             object_store_memory=STORE_BYTES,
-            env_vars={**self.environment, **(environment or {})},
+            env_vars={**self._environment, "DEEPED_CACHE": str(self._folder / f"cache-{name}")},
+            **options,
         )
-        self.cluster.wait_for_nodes()
+        self._cluster.wait_for_nodes(timeout=PATIENCE_S)
         return node
 
-    def lose(self, node: Node) -> None:
-        """SIGKILL to its raylet; the workers there die with it, and the rest of the cluster finds out by itself."""
-        os.kill(node.all_processes["raylet"][0].process.pid, signal.SIGKILL)
-        self.cluster.remove_node(node, allow_graceful=False)
+    def add(self, *, num_cpus: int = 1) -> None:
+        """A node that shares no cache with the others."""
+        self._add("node", num_cpus)
 
-    def start(self, job: str, *options: str, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
-        """`python jobs/<job>.py` on this cluster."""
-        return subprocess.Popen(
-            [sys.executable, f"jobs/{job}.py", *options],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                **self.environment,
-                **(environment or {}),
-                "RAY_ADDRESS": self.cluster.address,
-                "PYTHONPATH": str(ROOT),
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, job: str, *options: str, environment: Mapping[str, str] | None = None) -> Job:
+        """`--set` may be left out before settings: "corpus.partitions=3"."""
+        arguments = [word for option in options for word in (("--set", option) if "=" in option else (option,))]
+        log = self._folder / f"job-{len(list(self._folder.glob('job-*')))}.log"
+        shared = {**self._environment, "DEEPED_CACHE": str(self._folder / "cache-driver")}
+        with open(log, "wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, f"jobs/{job}.py", *arguments],
+                cwd=ROOT,
+                env={**os.environ, **shared, "RAY_ADDRESS": self._cluster.address, **(environment or {})},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self._jobs.append(Job(process, log, self.faults))
+        return self._jobs[-1]
 
-    def workers(self, task: str) -> list[int]:
-        """Processes that run such a task right now."""
-        raylets = [node.all_processes["raylet"][0].process.pid for node in self.cluster.list_all_nodes()]
-        pids = {pid for raylet in raylets for pid in descendants(raylet)}
-        return sorted(pid for pid in pids if f"ray::{task}" in _command(pid))
+    def lose_node(self, worker: int) -> None:
+        """SIGKILL to the raylet of a worker; it dies with it, and the rest of the cluster finds out by itself."""
+        (node,) = [node for node in self._cluster.list_all_nodes() if worker in descendants(_raylet(node))]
+        assert node is not self._head
+        self._lose(node)
 
-    def kill_worker(self, task: str) -> None:
-        """SIGKILL to one process that runs such a task, as soon as there is one."""
-        killed: list[int] = []
+    def lose_node_and_worker(self, *workers: int) -> None:
+        """Of two workers that are held, one is on the head and one on the node that was added."""
+        on_node, on_head = sorted(workers, key=descendants(_raylet(self._head)).__contains__)
+        self.lose_node(on_node)
+        os.kill(on_head, signal.SIGKILL)
 
-        def kill() -> bool:
-            for pid in self.workers(task)[:1]:
-                os.kill(pid, signal.SIGKILL)
-                killed.append(pid)
-            return bool(killed)
+    def _lose(self, node: Node) -> None:
+        os.kill(_raylet(node), signal.SIGKILL)
+        self._cluster.remove_node(node, allow_graceful=False)
 
-        wait_for(kill)
+    def clear(self) -> None:
+        """End jobs, nodes and faults that a test has left, so that the next one finds a head and nothing else."""
+        for job in self._jobs:
+            job.process.kill()
+            job.process.wait()
+        self._jobs.clear()
+        for node in [node for node in self._cluster.list_all_nodes() if node is not self._head]:
+            self._lose(node)
+        wait_for(lambda: not any(map(_runs_a_task, descendants(_raylet(self._head)))))
+        self.faults.clear()
 
     def shutdown(self) -> None:
-        self.cluster.shutdown()
+        self._cluster.shutdown()
 
 
-def ends_well(job: "subprocess.Popen[str]", *, timeout_s: float = 240) -> str:
-    """Wait for a job; returns its standard output."""
-    out, err = job.communicate(timeout=timeout_s)
-    assert job.returncode == 0, err[-3000:]
-    return out
+def _raylet(node: Node) -> int:
+    pid: int = node.all_processes["raylet"][0].process.pid
+    return pid
 
 
-def wait_for(condition: Callable[[], object], *, timeout_s: float = 120) -> None:
-    deadline = time.monotonic() + timeout_s
+def _runs_a_task(pid: int) -> bool:
+    """Its title is a function's name then; those of actors and of Ray's own processes begin with a capital."""
+    with contextlib.suppress(OSError):  # gone meanwhile
+        return re.match(r"ray::_?[a-z]", Path(f"/proc/{pid}/cmdline").read_text()) is not None
+    return False
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.02)
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    except OSError:  # gone meanwhile
-        return ""
-
-
-def large_dump(path: Path, *, copies: int) -> Path:
-    """The mini encyclopedia several times over, each copy under titles of its own: enough work to be interrupted."""
-    xml = MINI_DUMP.read_text(encoding="utf-8")
-    start, end = xml.index("<page>"), xml.rindex("</page>") + len("</page>")
-
-    def copy(number: int) -> str:
-        page = re.sub(r"<title>([^<]+)</title>", rf"<title>\1 in world {number}</title>", xml[start:end])
-        page = re.sub(r"\[\[([^\]|#:]+)", rf"[[\1 in world {number}", page)
-        page = re.sub(r'<redirect title="([^"]+)"', rf'<redirect title="\1 in world {number}"', page)
-        return re.sub(r"<id>(\d+)</id>", lambda match: f"<id>{int(match[1]) + 100_000 * number}</id>", page)
-
-    path.write_text(xml[:start] + "\n".join(copy(number) for number in range(copies)) + xml[end:], encoding="utf-8")
-    return path

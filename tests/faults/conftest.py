@@ -1,0 +1,71 @@
+"""One cluster for all tests of faults. Its storage is S3, and its spaCy dies of some texts."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.faults import Faults
+from tests.faults.nodes import ROOT, Nodes
+from tests.s3 import S3
+
+MINI_SETTINGS = (
+    *("corpus.min_word_count=2", "corpus.shard_mb=0.1", "corpus.partitions=3"),
+    *("corpus.dimension=100", "corpus.ppmi_window=30"),
+)
+"""With which a job makes the parts of corpus_kb to the byte."""
+SPACY = '''
+import os, re
+
+def load(name):
+    """Stands for a spaCy pipeline: finds capitalized words, and dies of deadly texts."""
+    def pipeline(text):
+        if "deadly" in text:
+            os._exit(1)
+        return type("Doc", (), {"ents": [Entity(match) for match in re.finditer("[A-Z][a-z]+", text)]})
+    return pipeline
+
+class Entity:
+    label_ = "ORG"
+    def __init__(self, match):
+        self.start_char, self.end_char = match.span()
+'''
+
+
+@pytest.fixture(scope="session")
+def cluster(s3_server: S3, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "spacy").mkdir()
+    (folder / "spacy" / "__init__.py").write_text(SPACY)
+    environment = {
+        **s3_server.environment,
+        "DEEPED_LEASE_S": "1",
+        "DEEPED_STORAGE_PATIENCE_S": "60",
+        "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
+    }
+    nodes = Nodes(folder, environment)
+    try:
+        yield nodes
+    finally:
+        nodes.shutdown()
+
+
+@pytest.fixture
+def nodes(cluster: Nodes) -> Iterator[Nodes]:
+    """The cluster as it began: a head with one CPU and nothing else."""
+    try:
+        yield cluster
+    finally:
+        cluster.clear()
+
+
+@pytest.fixture
+def faults(nodes: Nodes) -> Faults:
+    return nodes.faults
+
+
+def copy_of(kb: KnowledgeBase, folder: Path) -> KnowledgeBase:
+    return KnowledgeBase(shutil.copytree(kb.root, folder))

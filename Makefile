@@ -37,8 +37,9 @@ format: $(READY) ## let the formatter and linter rewrite what they can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-config: $(READY) ## write serve/config.yaml from the settings in serve/config.py
+config: $(READY) ## write serve/config.yaml and docs/configuration.md from the settings in the code
 	$(BIN)/python -m deeped_ray.serving.config --output serve/config.yaml
+	$(BIN)/python docs/reference.py
 
 bench: $(READY) ## benchmarks that need no data but kb/mini; JSON goes to benchmarks/results/
 	@mkdir -p benchmarks/results

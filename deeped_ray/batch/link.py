@@ -1,15 +1,15 @@
 """Links a corpus of any size on Ray: documents in Parquet or JSON lines in, answers in Parquet out, by partition.
 
-    OUTPUT/part-000000.parquet   answers for one partition, whole (see `answer_files`)
-    OUTPUT/_run.json             what the answers depend on: inputs, options, parts of the knowledge base
-    OUTPUT/_partitions.json      how the inputs are cut
-    OUTPUT/_summary.json         counts and speed, when all partitions are there
-    OUTPUT/_SUCCESS              empty; there when the run has ended well
+    OUTPUT/part-000000.parquet   answers of one partition, always whole (see `answers`)
+    OUTPUT/_run.json             what the answers depend on: inputs, settings, parts of the knowledge base
+    OUTPUT/_partitions.json      how the inputs are split
+    OUTPUT/_summary.json         counts and speed, once all partitions are done
+    OUTPUT/_SUCCESS              empty; written last, when the run has succeeded
     OUTPUT/.trying-000000-...    which document is being linked, once a worker has died in that partition
 
-Partitions and the batches within them depend on the inputs alone, so that workers, kills and resumption change no byte.
-A document that kills its worker is found by linking its partition once more, one document after the other: what a worker
-dies of twice is left out, with an error in its row.
+Partitions and the batches in them depend on the inputs alone. So the bytes are the same however many workers there are,
+and whatever was killed and resumed. If a worker dies, its partition is linked again, one document at a time. A document
+that kills its worker twice is left out, and its row holds the error.
 """
 
 import functools
@@ -61,7 +61,7 @@ _MAX_CRASHES = 4
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusLinkingConfig:
-    """What is linked, and what is told of it."""
+    """What to link, and what to write."""
 
     input: Annotated[
         tuple[str, ...],
@@ -70,17 +70,15 @@ class CorpusLinkingConfig:
     ] = ()
     output: Annotated[str | None, "folder for the answers: a path, s3://, gs:// or hdfs://", FLAG] = None
     model: Annotated[LinkerKind, "which linker", FLAG] = "global"
-    threshold: Annotated[float, "answer nothing below this probability", FLAG] = 0.0
-    top: Annotated[int, "candidates to list per mention", FLAG] = 0
-    explain: Annotated[bool, "list attended words, and which mentions support which", FLAG] = False
+    threshold: Annotated[float, "below this probability, a mention gets no entity", FLAG] = 0.0
+    top: Annotated[int, "candidates to write per mention", FLAG] = 0
+    explain: Annotated[bool, "write attended words and supporting mentions", FLAG] = False
     resembling: Annotated[
-        bool, "local and global: give names that are not known the entities whose names resemble them"
+        bool, "local and global: for a name that is not known, try entities whose names resemble it"
     ] = True
-    max_characters: Annotated[int, "a longer text is an error in its row"] = 1_000_000
-    max_error_share: Annotated[float, "share of documents with errors above which the job fails, when all is done"] = (
-        1.0
-    )
-    partition_documents: Annotated[int, "most documents per task and file of answers"] = 10_000
+    max_characters: Annotated[int, "a document with a longer text is not linked; its row holds an error"] = 1_000_000
+    max_error_share: Annotated[float, "if a larger share of documents has errors, the job fails at its end"] = 1.0
+    partition_documents: Annotated[int, "documents per task and answer file, at most"] = 10_000
 
     def __post_init__(self) -> None:
         if not (0 <= self.threshold <= 1 and 0 <= self.max_error_share <= 1):

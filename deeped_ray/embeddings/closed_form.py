@@ -31,15 +31,15 @@ _BLOCK = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class ClosedFormConfig:
-    """The closed form, which is the default method."""
+    """Method `closed-form`, the default."""
 
-    page_share: Annotated[float, "weight of an entity's own page in p(w|e)"] = 0.7
-    link_share: Annotated[float, "weight of the windows around links to it"] = 0.3
-    title_share: Annotated[float, "weight of its title's words"] = 0.05
+    page_share: Annotated[float, "weight of the entity's own page in p(w|e)"] = 0.7
+    link_share: Annotated[float, "weight of the words around links to the entity"] = 0.3
+    title_share: Annotated[float, "weight of the words of its title"] = 0.05
     # Differs from the paper, which fixes the margin; at the median entity this is a margin of 0.05 to 0.1
     ridge: Annotated[
         float,
-        "lambda, in mean eigenvalues of the words' covariance: 0.35 is about the paper's margin; inf gives centroids",
+        "lambda, as a multiple of the mean eigenvalue of the word covariance. 0.35 is close to the paper's margin; inf gives centroids.",
     ] = 0.35
 
     def __post_init__(self) -> None:

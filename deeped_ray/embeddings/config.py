@@ -1,4 +1,4 @@
-"""How entity vectors are made, of which entities, and how the work is cut."""
+"""Settings of entity vectors: the method, which entities, and how the work is split."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
@@ -13,32 +13,34 @@ from deeped_ray.types import DeepEdError
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingConfig:
-    """Entity vectors."""
+    """The method."""
 
     method: Annotated[
-        Literal["closed-form", "reference"], "solve in closed form, or by the paper's sampled steps", FLAG
+        Literal["closed-form", "reference"], "solve in closed form, or take the paper's sampled steps", FLAG
     ] = "closed-form"
     alpha: Annotated[float, "exponent of q(w) = p(w)^alpha, the distribution of negative words"] = 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubsetConfig:
-    """Which entities to train; the others keep the vectors they have."""
+    """Which entities get a new vector. The others keep theirs."""
 
-    entities: Annotated[str | None, "train only the entities of this file, one title a line", JOB_FLAG] = None
+    entities: Annotated[str | None, "embed only the entities in this file, one title per line", JOB_FLAG] = None
     only_new: Annotated[
-        bool, "train only entities that are new or have changed. The others keep their vectors to the byte.", FLAG
+        bool, "embed only entities that are new or have changed. The other vectors stay the same to the byte.", FLAG
     ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardConfig:
-    """How the work is cut and where it runs; changes nothing in the result."""
+    """How the work is split and where it runs. The result is the same."""
 
-    shard_words: Annotated[int, "words of entities per Ray task, in closed form"] = 2_000_000
-    shard_entities: Annotated[int, "entities per Ray task, by the reference"] = 500
-    block_entities: Annotated[int, "entities optimised side by side within a task, by the reference"] = 32
-    device: Annotated[Literal["auto", "cpu", "cuda"], "where tasks compute; auto: on a GPU if they have one"] = "auto"
+    shard_words: Annotated[int, "closed-form: words of evidence per Ray task"] = 2_000_000
+    shard_entities: Annotated[int, "reference: entities per Ray task"] = 500
+    block_entities: Annotated[int, "reference: entities that a task optimises side by side"] = 32
+    device: Annotated[Literal["auto", "cpu", "cuda"], "where tasks compute. auto: on a GPU if the task has one."] = (
+        "auto"
+    )
     num_gpus: Annotated[float, "GPUs per task. A fraction lets several tasks share one.", FLAG] = 0.0
 
     def __post_init__(self) -> None:
@@ -52,7 +54,7 @@ class ShardConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Methods:
-    """Everything a vector depends on, beside the entity's own words."""
+    """Everything a vector depends on, apart from the entity's own words."""
 
     embedding: EmbeddingConfig = EmbeddingConfig()
     closed_form: ClosedFormConfig = ClosedFormConfig()
@@ -64,7 +66,7 @@ class Methods:
 
     @property
     def needs_validation(self) -> bool:
-        """Whether the length of the reference's link phase is still to be found."""
+        """Whether validation has to find the length of the reference's link phase."""
         return not self.is_closed_form and self.reference.link_steps < 0
 
     def recorded(self) -> dict[str, Any]:

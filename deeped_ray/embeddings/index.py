@@ -1,14 +1,14 @@
-"""FAISS over entity vectors: which entities are related to an entity, a text, a mix, or any vector of the same space.
+"""A FAISS index of entity vectors: finds the entities nearest to an entity, a text, a mix, or any vector.
 
 Reads the parts `vectors` and `corpus`, writes `index`:
 
     entities.faiss      the index; entities without evidence, whose vectors are zero, are not in it
     entities.rows.npy   row of the index -> entity id
     summary.json        which kind was chosen, why, and its parameters
-    names.*             names that resemble others (`name_search`)
+    names.*             finds names that resemble a given name (`name_search`)
 
-What an approximate index proposes is ranked anew by the vectors themselves, memory-mapped from the part `vectors`: the
-codes need only be good enough to propose, and cosines are exact whatever the kind.
+An approximate index only proposes entities. They are then ranked by their real vectors, memory-mapped from the part
+`vectors`. So cosines are exact for every kind of index.
 """
 
 import json
@@ -49,16 +49,18 @@ class IndexConfig:
 
     index_kind: Annotated[
         Literal["auto", "exact", "ivf-sq", "ivf-pq"],
-        "exact: every vector; ivf-sq: inverted lists of a byte a number, memory-mapped; ivf-pq: of four bits for two"
-        " numbers, read into memory; auto: exact or ivf-pq, by size",
+        "exact compares every vector, ivf-sq and ivf-pq only those in near lists. ivf-sq stores a byte per number and is"
+        " memory-mapped; ivf-pq stores four bits per two numbers and is read into memory. auto: exact or ivf-pq, by size.",
         JOB_FLAG,
     ] = "auto"
-    exact_up_to: Annotated[int, "auto: number of vectors up to which the index is exact"] = 100_000
-    lists: Annotated[
-        int | None, "inverted lists; default: the power of two nearest to twice the root of the vectors"
-    ] = None
-    probe_share: Annotated[float, "share of the lists that a query looks into: recall against speed"] = 0.25
-    index_seed: Annotated[int, "seed of the sample that lists and codes are learned from"] = 0
+    exact_up_to: Annotated[int, "auto: up to this many vectors the index is exact"] = 100_000
+    lists: Annotated[int | None, "inverted lists; default: the power of two nearest to 2 * sqrt(number of vectors)"] = (
+        None
+    )
+    probe_share: Annotated[
+        float, "share of the lists that a query searches. More gives better recall and slower queries."
+    ] = 0.25
+    index_seed: Annotated[int, "seed of the sample from which lists and codes are learned"] = 0
 
     def __post_init__(self) -> None:
         if self.exact_up_to < 0 or (self.lists is not None and self.lists < 1):

@@ -1,4 +1,4 @@
-"""How good and how fast an index of entity vectors is, against a comparison with every vector."""
+"""How good and how fast an index of entity vectors is, compared with exact search."""
 
 import time
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ _TIE = 1e-5  # cosines of equal vectors, summed in another order
 class RecallConfig:
     """How good the index is."""
 
-    recall: Annotated[bool, "measure recall@10 against exact search, and queries/s of both", JOB_FLAG] = False
-    recall_queries: Annotated[int, "entities, drawn at random, whose neighbours are looked for"] = 500
-    recall_seed: Annotated[int, "seed of that draw"] = 0
+    recall: Annotated[bool, "measure recall@10 and queries/s against exact search", JOB_FLAG] = False
+    recall_queries: Annotated[int, "entities to search the neighbours of, drawn at random"] = 500
+    recall_seed: Annotated[int, "seed of the draw"] = 0
 
     def __post_init__(self) -> None:
         if self.recall_queries < 1:

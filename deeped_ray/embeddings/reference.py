@@ -20,7 +20,7 @@ from deeped_ray.types import DeepEdError
 
 @dataclass(frozen=True, kw_only=True)
 class ReferenceConfig:
-    """The paper's own optimisation (`method: reference`), with its values."""
+    """Method `reference`: the paper's own optimisation, with its values."""
 
     gamma: Annotated[float, "margin between an entity's words and random words"] = 0.1
     num_positives: Annotated[int, "positive words per step"] = 20
@@ -29,12 +29,12 @@ class ReferenceConfig:
     page_steps: Annotated[int, "steps on the words of the entity's own page"] = 400
     link_steps: Annotated[
         int,
-        "steps on the words around links to it, after those on its page; -1: as many as validation wants, see `validation`",
+        "steps on the words around links to the entity, after `page_steps`. -1: as many as validation finds best.",
     ] = -1
     initialization: Annotated[
-        Literal["title", "random"], "start from the mean of the title's word vectors, or from a normal distribution"
+        Literal["title", "random"], "start from the mean of the title's word vectors, or from random numbers"
     ] = "title"
-    seed: Annotated[int, "with an entity's title, the seed of its own random numbers"] = 0
+    seed: Annotated[int, "seed of the random numbers. Each entity adds its title to it."] = 0
 
     def __post_init__(self) -> None:
         if min(self.num_positives, self.num_negatives) < 1 or self.page_steps < 0 or self.link_steps < -1:

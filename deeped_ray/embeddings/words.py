@@ -31,13 +31,15 @@ class WordVectorConfig:
     """Where word vectors come from."""
 
     word_vectors: Annotated[
-        str | None, "word2vec .bin or .txt, or GloVe; default: learn them from the dump. May be compressed.", FLAG
+        str | None,
+        "word2vec (.bin or .txt) or GloVe file; default: learn the vectors from the dump. May be compressed.",
+        FLAG,
     ] = None
-    dimension: Annotated[int, "d, the width of word and entity vectors; with --word-vectors it must match the file"] = (
-        300
-    )
-    ppmi_window: Annotated[int, "words to each side that count as context when vectors are learned from the dump"] = 10
-    ppmi_smoothing: Annotated[float, "exponent on context frequencies in PPMI; below 1 it tempers rare contexts"] = 0.75
+    dimension: Annotated[int, "d: length of word and entity vectors. With `word_vectors` it must match the file."] = 300
+    ppmi_window: Annotated[int, "learning from the dump: words on each side that count as context"] = 10
+    ppmi_smoothing: Annotated[
+        float, "learning from the dump: exponent on context frequencies in PPMI. Below 1, rare contexts count less."
+    ] = 0.75
 
     def __post_init__(self) -> None:
         if self.dimension < 2 or self.ppmi_window < 1:

@@ -73,11 +73,10 @@ def plain_document(document: EncodedDocument, batch: Batch) -> PlainDocument:
     def padded(tensor: torch.Tensor, width: int) -> torch.Tensor:
         return torch.nn.functional.pad(tensor, (0, max(0, width - tensor.shape[-1])))
 
-    words, entities = torch.from_numpy(document.words), torch.from_numpy(document.entities)
     return PlainDocument(
-        words=padded(words[batch.context[0]] if len(words) else batch.context[0], 100),
-        entities=padded(entities[batch.candidates[0]] if len(entities) else batch.candidates[0], 7),
-        is_word=padded(batch.is_word[0], 100),
+        words=padded(torch.from_numpy(document.words[document.context]), 100),
+        entities=padded(torch.from_numpy(document.entities[document.candidates]), 7),
+        is_word=padded(batch.padded.is_word[0], 100),
         is_candidate=padded(batch.is_candidate[0], 7),
         log_prior=padded(batch.log_prior[0], 7),
         gold=batch.gold[0],

@@ -34,7 +34,7 @@ from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.linking.batching import Batch
+from deeped_ray.linking.batching import Batch, EncodedDocument, collate
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.model import ModelConfig
@@ -108,18 +108,22 @@ def random_batch(
     """Documents of random vectors in which every mention has at least `least` candidates and words."""
     rng = np.random.default_rng(seed)
     num_entities, num_words = 7, 9
-    is_candidate, is_word = (np.arange(most) < rng.integers(least, most + 1, (B, n, 1)) for most in (S, K))
-    gold = np.where(is_candidate[..., 0] & (rng.random((B, n)) < 0.8), 0, -1)
-    return Batch(
-        entity_vectors=torch.from_numpy(rng.standard_normal((B, num_entities, d))).to(dtype),
-        word_vectors=torch.from_numpy(rng.standard_normal((B, num_words, d))).to(dtype),
-        candidates=torch.from_numpy(rng.integers(0, num_entities, (B, n, S))),
-        context=torch.from_numpy(rng.permuted(np.tile(np.arange(num_words), (B, n, 1)), axis=-1)[..., :K].copy()),
-        is_candidate=torch.from_numpy(is_candidate),
-        is_word=torch.from_numpy(is_word),
-        log_prior=torch.from_numpy(np.log(rng.uniform(0.01, 1, (B, n, S)))).to(dtype),
-        gold=torch.from_numpy(gold),
-    )
+    num_candidates, num_context = rng.integers(least, S + 1, (B, n)), rng.integers(least, K + 1, (B, n))
+    documents = [
+        EncodedDocument(
+            words=np.arange(num_words) + b * num_words,
+            entities=np.arange(num_entities) + b * num_entities,
+            context=rng.permuted(np.tile(np.arange(num_words), (n, 1)), axis=-1)[:, :K].copy(),
+            num_words=num_context[b],
+            candidates=rng.integers(0, num_entities, (n, S)),
+            num_candidates=num_candidates[b],
+            prior=rng.uniform(0.01, 1, (n, S)).astype(np.float32),
+            gold=np.where((num_candidates[b] > 0) & (rng.random(n) < 0.8), 0, -1),
+        )
+        for b in range(B)
+    ]
+    words, entities = (rng.standard_normal((B * rows, d), dtype=np.float32) for rows in (num_words, num_entities))
+    return collate(documents, words, entities).to(dtype)
 
 
 def write_dump(path: Path, pages: str, *, header: str = "<siteinfo><sitename>Test</sitename></siteinfo>") -> Path:

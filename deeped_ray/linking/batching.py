@@ -1,18 +1,20 @@
 """Documents -> tensors, the same for training, evaluation and serving.
 
-A document's mentions share most of their context words and many of their candidates, so its distinct words and entities
+A document's mentions share most of their context words and many of their candidates. So its distinct words and entities
 are gathered once, and mentions refer to them by position.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 # Differs from the paper: the authors' code has this floor. Below it counts say nothing, and log p would dwarf the rest.
 MIN_PRIOR = 1e-3
@@ -22,7 +24,10 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 @dataclass(frozen=True, slots=True)
 class EncodedDocument:
-    """Mentions that are linked jointly, as the model sees them. In every row what is there comes first, then padding."""
+    """Mentions that are linked jointly, as the model sees them. A row holds its values first, then padding.
+
+    No axis is empty: a document without words or candidates has one of each that no mention refers to.
+    """
 
     words: Ints
     """Rows of word vectors, distinct."""
@@ -37,13 +42,13 @@ class EncodedDocument:
     prior: npt.NDArray[np.float32]
     """p(e|m), [n, S]."""
     gold: Ints
-    """Position of the gold entity among the candidates, -1 if it is not there or not known."""
+    """Position of the gold entity among the candidates. -1: it is not among them, or not known."""
 
     def __len__(self) -> int:
         return len(self.gold)
 
     def without_gold(self, rows: Sequence[int]) -> "EncodedDocument":
-        """The same document with some mentions as mere company for the others."""
+        """The same document, with these mentions only as company for the others."""
         gold = self.gold.copy()
         gold[list(rows)] = -1
         return replace(self, gold=gold)
@@ -61,9 +66,10 @@ def encode_document(
     entities, chosen = np.unique(flat_candidates, return_inverse=True)
     flat_priors = np.array([prior for row in priors for prior in row], np.float32)
     num_words, num_candidates = np.array([*map(len, contexts)], np.int64), np.array([*map(len, candidates)], np.int64)
+    nothing = np.zeros(1, np.int64)
     return EncodedDocument(
-        words=words,
-        entities=entities,
+        words=words if len(words) else nothing,
+        entities=entities if len(entities) else nothing,
         context=_padded(context, num_words),
         num_words=num_words,
         candidates=_padded(chosen, num_candidates),
@@ -75,23 +81,19 @@ def encode_document(
 
 def _padded(values: npt.NDArray[Scalar], lengths: Ints) -> npt.NDArray[Scalar]:
     """Rows of these lengths, filled up with zeros."""
-    rows = np.zeros((len(lengths), int(lengths.max(initial=0))), values.dtype)
+    rows = np.zeros((len(lengths), int(lengths.max(initial=1))), values.dtype)
     rows[np.arange(rows.shape[1]) < lengths[:, None]] = values
     return rows
 
 
-@dataclass(frozen=True)
-class Batch:
-    """B padded documents; see `attention` for the letters."""
+class Padded(NamedTuple):
+    """What torch's operators need on top of a batch: B documents of common sizes. See `attention` for the letters."""
 
     entity_vectors: Float[Tensor, "B E d"]
     word_vectors: Float[Tensor, "B W d"]
     candidates: Int[Tensor, "B n S"]
     context: Int[Tensor, "B n K"]
-    is_candidate: Bool[Tensor, "B n S"]
     is_word: Bool[Tensor, "B n K"]
-    log_prior: Float[Tensor, "B n S"]
-    gold: Int[Tensor, "B n"]
 
     def gather_context(self, scores: Float[Tensor, "B E W"]) -> Float[Tensor, "B n S K"]:
         """Entity-word scores of every candidate with every context word of its mention."""
@@ -105,14 +107,45 @@ class Batch:
         documents = torch.arange(B, device=scores.device)[:, None, None]
         return scores[documents, flat[:, :, None], flat[:, None, :]].reshape(B, n, S, n, S)
 
+
+@dataclass(frozen=True)
+class Batch:
+    """B documents. The kernels take them one by one, as they are; f and the losses take [B, n, S]."""
+
+    documents: Sequence[EncodedDocument]
+    entity_vectors: Float[Tensor, "E d"]
+    """Of the first document, then of the second, and so on."""
+    word_vectors: Float[Tensor, "W d"]
+    candidates: Int[Tensor, "B n S"]
+    """Rows of `entity_vectors`."""
+    is_candidate: Bool[Tensor, "B n S"]
+    log_prior: Float[Tensor, "B n S"]
+    gold: Int[Tensor, "B n"]
+
+    def one_by_one(self) -> Iterator[tuple[EncodedDocument, Float[Tensor, "_ d"], Float[Tensor, "_ d"]]]:
+        """Every document with the vectors of its entities and of its words."""
+        return zip(self.documents, *self._vectors(), strict=True)
+
+    def _vectors(self) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        num_entities, num_words = [len(d.entities) for d in self.documents], [len(d.words) for d in self.documents]
+        return self.entity_vectors.split(num_entities), self.word_vectors.split(num_words)
+
+    @cached_property
+    def padded(self) -> Padded:
+        entities, words = (pad_sequence(list(vectors), batch_first=True) for vectors in self._vectors())
+        candidates, context, num_words = (
+            torch.from_numpy(_stack([getattr(document, name) for document in self.documents])).to(entities.device)
+            for name in ("candidates", "context", "num_words")
+        )
+        is_word = torch.arange(context.shape[2], device=entities.device) < num_words[..., None]
+        return Padded(entities, words, candidates, context, is_word)
+
     def to(self, target: torch.device | torch.dtype) -> "Batch":
         """On another device, or with other floats."""
-        is_dtype = isinstance(target, torch.dtype)
-        moved = {
-            name: tensor.to(target) if tensor.is_floating_point() or not is_dtype else tensor
-            for name, tensor in vars(self).items()
-        }
-        return Batch(**moved)
+        is_device = isinstance(target, torch.device)
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        moved: Any = {name: t.to(target) for name, t in tensors.items() if is_device or t.is_floating_point()}
+        return replace(self, **moved)
 
 
 def collate(
@@ -120,48 +153,31 @@ def collate(
     word_vectors: npt.NDArray[np.float32],
     entity_vectors: npt.NDArray[np.float32],
 ) -> Batch:
-    """Pad documents to common sizes; at least one mention, candidate and word, so that no axis is empty."""
-    B = len(documents)
-    n, S = _largest(len(document) for document in documents), _largest(d.candidates.shape[1] for d in documents)
-    W, E = _largest(len(document.words) for document in documents), _largest(len(d.entities) for d in documents)
-    K, d = _largest(document.context.shape[1] for document in documents), word_vectors.shape[1]
-    words, entities = np.zeros((B, W, d), np.float32), np.zeros((B, E, d), np.float32)
-    candidates, prior = np.zeros((B, n, S), np.int64), np.ones((B, n, S), np.float32)
-    context, gold = np.zeros((B, n, K), np.int64), np.full((B, n), -1, np.int64)
-    num_candidates, num_words = np.zeros((B, n), np.int64), np.zeros((B, n), np.int64)
-    for b, document in enumerate(documents):
-        words[b, : len(document.words)] = word_vectors[document.words]
-        entities[b, : len(document.entities)] = entity_vectors[document.entities]
-        for padded, values in (
-            (candidates, document.candidates),
-            (prior, document.prior),
-            (context, document.context),
-        ):
-            padded[b, : values.shape[0], : values.shape[1]] = values
-        for padded_counts, counts in (
-            (num_candidates, document.num_candidates),
-            (num_words, document.num_words),
-            (gold, document.gold),
-        ):
-            padded_counts[b, : len(counts)] = counts
-    is_candidate, is_word = np.arange(S) < num_candidates[..., None], np.arange(K) < num_words[..., None]
+    """Gather the vectors of some documents, and stack what f and the losses need."""
+    first_rows = np.cumsum([0, *(len(document.entities) for document in documents[:-1])])
+    candidates = _stack([d.candidates + first for d, first in zip(documents, first_rows, strict=True)])
+    prior = _stack([document.prior for document in documents], fill=1)
+    is_candidate = np.arange(prior.shape[2]) < _stack([document.num_candidates for document in documents])[..., None]
     return Batch(
-        entity_vectors=torch.from_numpy(entities),
-        word_vectors=torch.from_numpy(words),
+        documents=documents,
+        entity_vectors=torch.from_numpy(entity_vectors[np.concatenate([document.entities for document in documents])]),
+        word_vectors=torch.from_numpy(word_vectors[np.concatenate([document.words for document in documents])]),
         candidates=torch.from_numpy(candidates),
-        context=torch.from_numpy(context),
         is_candidate=torch.from_numpy(is_candidate),
-        is_word=torch.from_numpy(is_word),
         log_prior=torch.from_numpy(np.where(is_candidate, np.log(np.maximum(prior, MIN_PRIOR)), 0).astype(np.float32)),
-        gold=torch.from_numpy(gold),
+        gold=torch.from_numpy(_stack([document.gold for document in documents], fill=-1)),
     )
 
 
+def _stack(arrays: Sequence[npt.NDArray[Scalar]], *, fill: int = 0) -> npt.NDArray[Scalar]:
+    """[B, ...]: arrays filled up to the largest."""
+    stacked = np.full((len(arrays), *np.max([array.shape for array in arrays], axis=0)), fill, arrays[0].dtype)
+    for row, array in zip(stacked, arrays, strict=True):
+        row[tuple(map(slice, array.shape))] = array
+    return stacked
+
+
 def similar_sizes(documents: Sequence[EncodedDocument], *, per_batch: int) -> list[list[int]]:
-    """Numbers of documents, those of similar size together: a batch is padded to its largest."""
+    """Numbers of documents, in batches of similar size: a batch is padded to its largest document."""
     order = sorted(range(len(documents)), key=lambda number: len(documents[number]))
     return [order[start : start + per_batch] for start in range(0, len(order), per_batch)]
-
-
-def _largest(sizes: Iterable[int]) -> int:
-    return max(1, max(sizes, default=0))

@@ -54,11 +54,13 @@ class _Attend(torch.autograd.Function):
     def forward(ctx: Any, A: Tensor, B: Tensor, batch: Batch, R: int) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(A, B)
         ctx.documents = []
-        psi, beta = torch.zeros(batch.candidates.shape), torch.zeros(batch.context.shape)
-        for b, (entities, words, *places) in enumerate(_documents(batch)):
+        psi = torch.zeros(batch.is_candidate.shape)
+        beta = torch.zeros(*batch.gold.shape, max(document.context.shape[1] for document in batch.documents))
+        for b, (document, entities, words) in enumerate(batch.one_by_one()):
             E = len(entities)
             scores = torch.cat([_times(entities, A), _times(entities, B)]) @ words.T
-            strongest = np.zeros(batch.context.shape[1:], np.int32)
+            places = document.candidates, document.num_candidates, document.context, document.num_words
+            strongest = np.zeros(document.context.shape, np.int32)
             _attend(scores[:E].numpy(), scores[E:].numpy(), *places, R, psi[b].numpy(), beta[b].numpy(), strongest)
             ctx.documents.append((entities, words, scores[E:].numpy(), *places, beta[b].numpy(), strongest))
         ctx.mark_non_differentiable(beta)
@@ -87,12 +89,13 @@ class _Propagate(torch.autograd.Function):
         ctx.documents, ctx.settings = [], (np.float32(delta), excludes_receiver, T)
         keep = any(ctx.needs_input_grad)
         mu = torch.zeros(unary.shape)
-        for b, (entities, _, candidates, num_candidates, *_) in enumerate(_documents(batch)):
-            n, S = _length(num_candidates), unary.shape[2]
+        for b, (document, entities, _) in enumerate(batch.one_by_one()):
+            # mentions after the last that has candidates take no part
+            n = int(np.max(np.flatnonzero(document.num_candidates), initial=-1)) + 1
             scores = _times(scale[b] * entities, C) @ entities.T
-            shape = (T if keep else 1, n, S * n)
+            shape = (T if keep else 1, n, unary.shape[2] * n)
             messages = np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.int8)
-            places = candidates[:n], num_candidates[:n]
+            places = document.candidates[:n], document.num_candidates[:n]
             _propagate(
                 unary[b, :n].detach().numpy(), scores.numpy(), *places, *ctx.settings, keep, *messages, mu[b].numpy()
             )
@@ -119,24 +122,6 @@ def _times(vectors: Tensor, form: Tensor) -> Tensor:
 
 def _times_backward(vectors: Tensor, gradient: Tensor, form: Tensor) -> Tensor:
     return (vectors * gradient).sum(dim=0) if form.dim() == 1 else vectors.T @ gradient
-
-
-def _documents(batch: Batch) -> Any:
-    """Vectors of entities and words, candidates and their numbers, context and its, of every document without padding.
-
-    Candidates and words stand first in their rows.
-    """
-    num_candidates, num_words = batch.is_candidate.sum(dim=-1).numpy(), batch.is_word.sum(dim=-1).numpy()
-    candidates, context = batch.candidates.numpy(), batch.context.numpy()
-    for b in range(len(candidates)):
-        E, W = int(candidates[b].max()) + 1, int(context[b].max()) + 1
-        places = candidates[b], num_candidates[b], context[b], num_words[b]
-        yield batch.entity_vectors[b, :E], batch.word_vectors[b, :W], *places
-
-
-def _length(num_candidates: Any) -> int:
-    """Mentions up to the last that has candidates: what follows is padding, or takes no part."""
-    return int(np.max(np.flatnonzero(num_candidates), initial=-1)) + 1
 
 
 # -- compiled; each takes one document
@@ -370,7 +355,7 @@ def _softmax(raw, n, result) -> None:  # type: ignore[no-untyped-def]
 def _propagate_backward(  # type: ignore[no-untyped-def]
     d_mu, candidates, num_candidates, softmax, damped, strongest, delta, excludes, T, d_psi, d_scores
 ) -> None:
-    n, S = len(candidates), candidates.shape[1]
+    n, S = len(candidates), d_psi.shape[1]
     d_arrived, d_total = np.zeros(S * n, np.float32), np.zeros(S * n, np.float32)
     d_damped, d_leaving = np.zeros((n, S * n), np.float32), np.zeros((n, S * n), np.float32)
     d_phi = np.zeros((n, S, S * n), np.float32)

@@ -124,11 +124,12 @@ class LinkerModel(nn.Module):
         R = self.config.kept_words(self.kind)
         if kernels.can_attend(batch):
             return kernels.attend(self.A, self.B, batch, R=R)
-        a_scores = attention.bilinear(batch.entity_vectors, self.A, batch.word_vectors)
-        b_scores = attention.bilinear(batch.entity_vectors, self.B, batch.word_vectors)
-        u = attention.support(batch.gather_context(a_scores), batch.is_candidate)
-        beta = attention.attention(u, attention.keep_best_words(u, batch.is_word, R=R))
-        return attention.context_score(batch.gather_context(b_scores), beta), beta
+        padded = batch.padded
+        a_scores = attention.bilinear(padded.entity_vectors, self.A, padded.word_vectors)
+        b_scores = attention.bilinear(padded.entity_vectors, self.B, padded.word_vectors)
+        u = attention.support(padded.gather_context(a_scores), batch.is_candidate)
+        beta = attention.attention(u, attention.keep_best_words(u, padded.is_word, R=R))
+        return attention.context_score(padded.gather_context(b_scores), beta), beta
 
     def _propagate(self, unary: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
         """mu after T rounds (section 5)."""
@@ -137,8 +138,8 @@ class LinkerModel(nn.Module):
         delta, T, excludes = config.damping, config.rounds, bool(config.excludes_receiver)
         if config.product == "max" and kernels.can_propagate(batch, delta=delta, T=T):
             return kernels.propagate(unary, self.C, scale, batch, delta=delta, T=T, excludes_receiver=excludes)
-        scores = attention.bilinear(batch.entity_vectors, self.C, batch.entity_vectors)
-        phi = lbp.pairwise(batch.gather_pairs(scores), scale)
+        entities = batch.padded.entity_vectors
+        phi = lbp.pairwise(batch.padded.gather_pairs(attention.bilinear(entities, self.C, entities)), scale)
         return lbp.propagate(
             unary, phi, batch.is_candidate, delta=delta, T=T, product=config.product, excludes_receiver=excludes
         )
@@ -155,8 +156,7 @@ class LinkerModel(nn.Module):
 
     def _vectors_of(self, place: Int[Tensor, "B n 1"], batch: Batch) -> Float[Tensor, "B n d"]:
         """Of the candidates at a place of every mention."""
-        entities = batch.candidates.gather(-1, place)  # [B, n, 1]
-        return batch.entity_vectors.gather(1, entities.expand(-1, -1, batch.entity_vectors.shape[-1]))
+        return batch.entity_vectors[batch.candidates.gather(-1, place).squeeze(-1)]
 
     def _pairwise_scale(self, batch: Batch) -> Float[Tensor, " B"]:
         """The factor of Phi."""

@@ -10,33 +10,27 @@ from tests.conftest import random_batch
 
 
 def local_scores(batch: Batch, A: torch.Tensor, B: torch.Tensor, R: int) -> tuple[torch.Tensor, torch.Tensor]:
-    u = attention.support(
-        batch.gather_context(attention.bilinear(batch.entity_vectors, A, batch.word_vectors)), batch.is_candidate
-    )
-    beta = attention.attention(u, attention.keep_best_words(u, batch.is_word, R=R))
-    return attention.context_score(
-        batch.gather_context(attention.bilinear(batch.entity_vectors, B, batch.word_vectors)), beta
-    ), beta
+    padded = batch.padded
+    a_scores, b_scores = (attention.bilinear(padded.entity_vectors, form, padded.word_vectors) for form in (A, B))
+    u = attention.support(padded.gather_context(a_scores), batch.is_candidate)
+    beta = attention.attention(u, attention.keep_best_words(u, padded.is_word, R=R))
+    return attention.context_score(padded.gather_context(b_scores), beta), beta
 
 
 def local_scores_by_loops(batch: Batch, A: torch.Tensor, B: torch.Tensor, R: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The paper's equations read aloud: one mention, one word, one candidate at a time."""
-    num_documents, n, S = batch.candidates.shape
-    K = batch.context.shape[2]
-    psi = torch.zeros(num_documents, n, S, dtype=torch.float64)
-    betas = torch.zeros(num_documents, n, K, dtype=torch.float64)
-    for b in range(num_documents):
-        for i in range(n):
-            entities = {
-                s: batch.entity_vectors[b, batch.candidates[b, i, s]] for s in range(S) if batch.is_candidate[b, i, s]
-            }
-            words = {k: batch.word_vectors[b, batch.context[b, i, k]] for k in range(K) if batch.is_word[b, i, k]}
-            u = {k: max(float((e * A * w).sum()) for e in entities.values()) for k, w in words.items()}
-            kept = sorted(u, key=lambda k: -u[k])[:R]
+    psi = torch.zeros(batch.is_candidate.shape, dtype=torch.float64)
+    betas = torch.zeros(batch.padded.context.shape, dtype=torch.float64)
+    for b, (document, entity_vectors, word_vectors) in enumerate(batch.one_by_one()):
+        for i in range(len(document)):
+            entities = entity_vectors[document.candidates[i, : document.num_candidates[i]]]
+            words = word_vectors[document.context[i, : document.num_words[i]]]
+            u = [max(float((e * A * w).sum()) for e in entities) for w in words]
+            kept = sorted(range(len(words)), key=lambda k: -u[k])[:R]
             total = sum(math.exp(u[k]) for k in kept)
             for k in kept:
                 betas[b, i, k] = math.exp(u[k]) / total
-            for s, e in entities.items():
+            for s, e in enumerate(entities):
                 psi[b, i, s] = sum(betas[b, i, k] * (e * B * words[k]).sum() for k in kept)
     return psi, betas
 
@@ -68,7 +62,7 @@ def test_words_that_tie_for_the_last_place_do_not_exceed_r() -> None:
 
 def test_an_empty_context_attends_to_nothing_and_scores_zero() -> None:
     batch = random_batch(seed=3)
-    batch.is_word[0, 0] = False
+    batch.padded.is_word[0, 0] = False
     ones = torch.ones(5, dtype=torch.float64)
     psi, beta = local_scores(batch, ones, ones, 3)
     assert beta[0, 0].abs().sum() == 0

@@ -21,22 +21,34 @@ def test_mentions_refer_to_distinct_words_and_entities() -> None:
 
 
 def test_gathered_scores_are_those_of_the_vectors_themselves() -> None:
-    batch = collate([DOCUMENT], WORDS, ENTITIES)
+    padded = collate([SECOND_ALONE, DOCUMENT], WORDS, ENTITIES).padded
     diagonal = torch.tensor([1.0, 2.0, -1.0, 0.5])
-    scores = batch.gather_context(bilinear(batch.entity_vectors, diagonal, batch.word_vectors))
+    scores = padded.gather_context(bilinear(padded.entity_vectors, diagonal, padded.word_vectors))
     expected = float((ENTITIES[2] * diagonal.numpy()) @ WORDS[9])
-    assert np.isclose(float(scores[0, 1, 0, 1]), expected, atol=1e-5)
-    pairs = batch.gather_pairs(bilinear(batch.entity_vectors, diagonal, batch.entity_vectors))
-    assert np.isclose(float(pairs[0, 0, 0, 1, 0]), float((ENTITIES[7] * diagonal.numpy()) @ ENTITIES[2]), atol=1e-5)
+    assert np.isclose(float(scores[1, 1, 0, 1]), expected, atol=1e-5)
+    pairs = padded.gather_pairs(bilinear(padded.entity_vectors, diagonal, padded.entity_vectors))
+    assert np.isclose(float(pairs[1, 0, 0, 1, 0]), float((ENTITIES[7] * diagonal.numpy()) @ ENTITIES[2]), atol=1e-5)
 
 
-def test_distinct_words_and_entities_are_gathered_once() -> None:
-    batch = collate([DOCUMENT], WORDS, ENTITIES)
-    assert batch.word_vectors.shape == (1, 3, 4)
-    assert batch.entity_vectors.shape == (1, 2, 4)
+def test_distinct_words_and_entities_are_gathered_once_and_without_padding() -> None:
+    batch = collate([DOCUMENT, SECOND_ALONE], WORDS, ENTITIES)
+    assert batch.word_vectors.tolist() == WORDS[[3, 5, 9, 5, 9]].tolist()
+    assert batch.entity_vectors.tolist() == ENTITIES[[2, 7, 2]].tolist()
 
 
-def test_documents_of_different_size_are_padded() -> None:
+def test_candidates_refer_to_the_vectors_of_all_documents() -> None:
+    batch = collate([DOCUMENT, SECOND_ALONE], WORDS, ENTITIES)
+    assert batch.entity_vectors[batch.candidates[0, 0]].tolist() == ENTITIES[[7, 2]].tolist()
+    assert batch.entity_vectors[batch.candidates[1, 0, 0]].tolist() == ENTITIES[2].tolist()
+
+
+def test_a_document_comes_back_with_its_own_vectors() -> None:
+    _, (document, entities, words) = collate([DOCUMENT, SECOND_ALONE], WORDS, ENTITIES).one_by_one()
+    assert document is SECOND_ALONE
+    assert (entities.tolist(), words.tolist()) == (ENTITIES[[2]].tolist(), WORDS[[5, 9]].tolist())
+
+
+def test_scores_of_documents_of_different_size_are_padded() -> None:
     batch = collate([DOCUMENT, SECOND_ALONE], WORDS, ENTITIES)
     assert batch.is_candidate.tolist() == [[[True, True], [True, False]], [[True, False], [False, False]]]
     assert batch.gold.tolist() == [[1, -1], [-1, -1]]
@@ -45,7 +57,7 @@ def test_documents_of_different_size_are_padded() -> None:
 def test_a_document_without_candidates_gives_a_batch_without_candidates() -> None:
     batch = collate([encode_document([np.zeros(0, np.int64)], [[]], [[]], [-1])], WORDS, ENTITIES)
     assert not batch.is_candidate.any()
-    assert batch.candidates.shape == (1, 1, 1)
+    assert batch.padded.candidates.shape == (1, 1, 1)
 
 
 def test_documents_of_similar_size_go_together() -> None:
@@ -56,4 +68,4 @@ def test_documents_of_similar_size_go_together() -> None:
 def test_floats_are_converted_and_indices_are_not() -> None:
     batch = collate([DOCUMENT], WORDS, ENTITIES).to(torch.float64)
     assert batch.word_vectors.dtype == torch.float64
-    assert batch.context.dtype == torch.int64
+    assert batch.candidates.dtype == torch.int64

@@ -9,6 +9,7 @@ import torch
 from deeped_ray.linking import attention, kernels, lbp
 from deeped_ray.linking.batching import Batch
 from tests.conftest import random_batch
+from tests.linking.test_attention import local_scores
 
 
 def ragged_batch(seed: int) -> Batch:
@@ -27,16 +28,12 @@ def forms(seed: int, *, full: bool) -> list[torch.Tensor]:
 def test_attend_is_the_attention_of_section_4(seed: int, R: int, full: bool) -> None:
     batch = ragged_batch(seed)
     A, B = forms(seed, full=full)
-    a_scores = attention.bilinear(batch.entity_vectors, A, batch.word_vectors)
-    b_scores = attention.bilinear(batch.entity_vectors, B, batch.word_vectors)
-    u = attention.support(batch.gather_context(a_scores), batch.is_candidate)
-    beta = attention.attention(u, attention.keep_best_words(u, batch.is_word, R=R))
-    psi = attention.context_score(batch.gather_context(b_scores), beta) * batch.is_candidate
+    psi = local_scores(batch, A, B, R)[0] * batch.is_candidate
     weights = torch.randn(psi.shape, generator=torch.Generator().manual_seed(seed))
     expected = torch.autograd.grad((psi * weights).sum(), (A, B))
     fused, fused_beta = kernels.attend(A, B, batch, R=R)
     torch.testing.assert_close(fused, psi, atol=1e-5, rtol=1e-4)
-    totals = fused_beta.sum(dim=-1)[batch.is_candidate.any(dim=-1) & batch.is_word.any(dim=-1)]
+    totals = fused_beta.sum(dim=-1)[batch.is_candidate.any(dim=-1) & batch.padded.is_word.any(dim=-1)]
     torch.testing.assert_close(totals, torch.ones_like(totals))
     for gradient, other in zip(torch.autograd.grad((fused * weights).sum(), (A, B)), expected, strict=True):
         torch.testing.assert_close(gradient, other, atol=1e-4, rtol=1e-3)
@@ -54,7 +51,8 @@ def test_propagate_is_the_message_passing_of_section_5(
     (C, _) = forms(seed, full=seed == 2)
     scale = lbp.pairwise_scale(batch.is_candidate.any(dim=-1))
     weights = torch.randn(psi.shape, generator=generator) * batch.is_candidate
-    phi = lbp.pairwise(batch.gather_pairs(attention.bilinear(batch.entity_vectors, C, batch.entity_vectors)), scale)
+    entities = batch.padded.entity_vectors
+    phi = lbp.pairwise(batch.padded.gather_pairs(attention.bilinear(entities, C, entities)), scale)
     mu = lbp.propagate(psi, phi, batch.is_candidate, delta=delta, T=T, excludes_receiver=excludes_receiver)
     expected = torch.autograd.grad((mu * weights).sum(), (psi, C))
     fused = kernels.propagate(psi, C, scale, batch, delta=delta, T=T, excludes_receiver=excludes_receiver)

@@ -92,10 +92,9 @@ def test_support_is_what_a_change_of_the_answer_would_cost(linker: Linker) -> No
     model = LinkerModel("global", ModelConfig(forms="full"), dimension=5)
     torch.nn.init.normal_(model.C)
     rho = torch.randn(batch.candidates.shape).masked_fill(~batch.is_candidate, -1e30)
-    phi = lbp.pairwise(
-        batch.gather_pairs(attention.bilinear(batch.entity_vectors, model.C, batch.entity_vectors)),
-        model.config.psi_scale * lbp.pairwise_scale(batch.is_candidate.any(dim=-1), counts_itself=True),
-    )  # [B, n, n, S, S]
+    scores = attention.bilinear(batch.padded.entity_vectors, model.C, batch.padded.entity_vectors)
+    scale = model.config.psi_scale * lbp.pairwise_scale(batch.is_candidate.any(dim=-1), counts_itself=True)
+    phi = lbp.pairwise(batch.padded.gather_pairs(scores), scale)  # [B, n, n, S, S]
     order = rho.argsort(dim=-1, descending=True)
     support = model.mutual_support(rho, batch)
     for b, i, j in itertools.product(range(2), range(3), range(3)):

@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from deeped_ray.linking import lbp
+from deeped_ray.linking.batching import collate
 from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, Variant, cross_entropy, margin_loss
 from deeped_ray.types import DeepEdError
 from tests.conftest import random_batch
+from tests.linking.test_batching import DOCUMENT, ENTITIES, SECOND_ALONE, WORDS
 
 CONFIG = ModelConfig(local_kept_words=3, global_kept_words=3, hidden_units=8)
 
@@ -38,6 +40,14 @@ def test_a_mention_without_candidates_stays_finite() -> None:
     scores = make_model("global")(batch)
     assert torch.isfinite(scores.rho).all()
     assert torch.isfinite(scores.psi[batch.is_candidate]).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_document_scores_alone_as_in_a_batch_with_a_larger_one(dtype: torch.dtype) -> None:
+    model = LinkerModel("global", CONFIG, dimension=4).to(dtype)
+    alone, together = ([SECOND_ALONE], [SECOND_ALONE, DOCUMENT])
+    first, second = (model(collate(documents, WORDS, ENTITIES).to(dtype)).rho for documents in (alone, together))
+    torch.testing.assert_close(first[0, 0, 0], second[0, 0, 0])
 
 
 def test_margin_loss_of_a_worked_example() -> None:
@@ -129,10 +139,11 @@ def test_extreme_inputs_give_finite_scores_and_gradients(product: lbp.Product) -
     config = ModelConfig(rounds=100, product=product, psi_scale=1e3)
     model = LinkerModel("global", config, dimension=5)
     batch = random_batch(B=3, n=6, least=0, seed=2, dtype=torch.float32)
-    batch.entity_vectors[0] = 1.0
+    batch.entity_vectors[:7] = 1.0  # the first document's
     batch.log_prior[1] = 0.0
     batch.log_prior[2] = -6.9
     batch.is_candidate[1, :, 1:] = False
+    batch.documents[1].num_candidates.clip(max=1, out=batch.documents[1].num_candidates)
     scores = model(batch)
     assert torch.isfinite(scores.rho).all()
     cross_entropy(scores.rho, batch).backward()

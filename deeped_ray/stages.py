@@ -293,19 +293,20 @@ def main(name: str, doc: str, arguments: Sequence[str] | None = None, *, prog: s
 
 def _parser(name: str, doc: str, stages: Sequence[Stage], prog: str) -> argparse.ArgumentParser:
     parser = JobParser(name, doc, prog)
+    is_pipeline = len(stages) > 1
     add_flags(parser, RunConfig)
     parser.add_argument("--config", metavar="FILE", help="settings as YAML, or the manifest.json of a knowledge base")
-    add_set(parser, f"--set {stages[-1].section}.{next(iter(settings_of(stages[-1].config)))}=...")
+    key = next(key for key, setting in settings_of(stages[-1].config).items() if setting.flag is None)
+    add_set(parser, "--set linker.rounds=10" if is_pipeline else f"--set {stages[-1].section}.{key}=...")
     parser.add_argument("--print-config", action="store_true", help="print all settings of this run as YAML, and stop")
-    if len(stages) > 1:
-        parser.add_argument("--from", dest="first", choices=NAMES, help=f"first stage (default: {NAMES[0]})")
-        parser.add_argument(
-            "--until", choices=NAMES, help="last stage (default: train_linker; evaluate with --dataset)"
-        )
+    if is_pipeline:
+        parser.add_argument("--from", dest="first", choices=NAMES, metavar="STAGE", help="first stage to run")
+        last = "last stage to run (default: train_linker; evaluate with --dataset)"
+        parser.add_argument("--until", choices=NAMES, metavar="STAGE", help=last)
     flags = Counter(key for stage in stages for key in flags_of(stage.config))
     shared = [key for key, count in flags.items() if count > 1]  # which stage's would it be? Both have a key
     for stage in stages:
-        add_flags(parser, stage.config, is_pipeline=len(stages) > 1, without=shared)
+        add_flags(parser, stage.config, is_pipeline=is_pipeline, without=shared)
     return parser
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Entity vectors by sharded Ray tasks (section 3 of the paper); run again after a kill, it goes on.
+"""Entity vectors by sharded Ray tasks (section 3 of the paper). After a kill, run it again: it goes on.
 
 ray job submit --working-dir . -- python jobs/embed_entities.py --kb /abs/KB
 python jobs/embed_entities.py --kb KB --only-new          # after a new dump: only what is new or has changed

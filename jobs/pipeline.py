@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""All stages in order: build_corpus, embed_entities, build_index, train_linker, evaluate; what is done already is skipped.
+"""All stages in order: build_corpus, embed_entities, build_index, train_linker, evaluate. What is done already is skipped.
 
 ray job submit --working-dir . -- python jobs/pipeline.py --kb /abs/KB --dump /abs/dump.xml.bz2 --train aida:/abs/train.tsv --dev aida:/abs/testa.tsv
 python jobs/pipeline.py --kb KB               # the mini encyclopedia that ships with deeped-ray

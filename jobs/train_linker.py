@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Local attention and unrolled belief propagation, fitted with Ray Train; run again after a kill, it goes on.
+"""Local attention and unrolled belief propagation, fitted with Ray Train. After a kill, run it again: it goes on.
 
 ray job submit --working-dir . -- python jobs/train_linker.py --kb /abs/KB --train aida:/abs/train.tsv --dev aida:/abs/testa.tsv
 """

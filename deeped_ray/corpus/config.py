@@ -19,12 +19,12 @@ class CorpusConfig:
 
     dump: Annotated[
         tuple[str, ...],
-        "MediaWiki export XML, plain, .bz2 (multistream or not) or .gz, or WikiExtractor output with links; file, folder or glob, local or s3:// and the like; default: the mini encyclopedia that ships with deeped-ray",
+        "MediaWiki dump: file, folder or glob; repeatable; default: the mini encyclopedia. Export XML, plain, .bz2 or .gz, or WikiExtractor output with links; on disk or s3:// and the like. A multistream .bz2 is read by many workers at once.",
         FLAG,
     ] = ()
     priors: Annotated[
         tuple[str, ...],
-        "a further source of p(e|m): counts:FILE (mention, title, count as TSV or Parquet), deep-ed:FILE, crosswikis:FILE, yago:FILE",
+        "another source of p(e|m), as counts:FILE; repeatable. counts:FILE (mention, title, count as TSV or Parquet), deep-ed:FILE, crosswikis:FILE or yago:FILE.",
         FLAG,
     ] = ()
     merge_priors: Annotated[
@@ -32,7 +32,7 @@ class CorpusConfig:
     ] = "paper"
     persons: Annotated[
         str | None,
-        "titles of persons, one a line, plain or compressed: besides those that the dump shows to be persons",
+        "file with titles of persons, one a line. They are added to the persons that the dump shows. May be compressed.",
         FLAG,
     ] = None
     min_word_count: Annotated[int, "a word must occur this often in the dump to enter the vocabulary"] = 10
@@ -40,11 +40,9 @@ class CorpusConfig:
         int, "words around a hyperlink that count as co-occurring with its entity, half on each side"
     ] = 20
     min_links_without_page: Annotated[
-        int, "a title without a page is an entity if it is linked this often; 0: never", FLAG
+        int, "links that make a title without a page an entity. 0: it is never one.", FLAG
     ] = 2
-    memory_gib: Annotated[
-        float, "memory a worker may take, in GiB: how finely dump and tables are cut follows from it", FLAG
-    ] = 2.0
+    memory_gib: Annotated[float, "memory a worker may take. The dump and the tables are cut accordingly.", FLAG] = 2.0
     shard_mb: Annotated[float, "megabytes of dump, as on disk, per task; 0: by memory_gib"] = 0.0
     partitions: Annotated[int, "reduce tasks; 0: by memory_gib and the size of the dump"] = 0
     strict: Annotated[bool, "fail when a stretch of the dump is damaged, instead of skipping it"] = False

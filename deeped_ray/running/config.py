@@ -88,7 +88,8 @@ def add_flags(
         elif get_origin(setting.kind) is Literal:
             group.add_argument(flag, choices=get_args(setting.kind), **options)
         else:
-            group.add_argument(flag, type=setting.kind, metavar=_metavar(name), **options)
+            metavar = {int: "N", float: "X"}.get(setting.kind) or _metavar(name)
+            group.add_argument(flag, type=setting.kind, metavar=metavar, **options)
 
 
 def _metavar(name: str) -> str:

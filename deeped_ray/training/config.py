@@ -14,37 +14,37 @@ class TrainingConfig:
 
     train: Annotated[
         tuple[str, ...],
-        "training documents, as aida:FILE, wned:FOLDER or jsonl:FILE; default with the mini encyclopedia: its own",
+        "training documents: aida:FILE, wned:FOLDER or jsonl:FILE; repeatable. The mini encyclopedia has its own.",
         FLAG,
     ] = ()
-    dev: Annotated[
-        tuple[str, ...], "validation documents, likewise; default with the mini encyclopedia: its own", FLAG
-    ] = ()
-    train_candidates: Annotated[
-        tuple[str, ...], "external candidate lists of the training documents: ppr:FILE", FLAG
-    ] = ()
-    dev_candidates: Annotated[tuple[str, ...], "external candidate lists of the validation documents", FLAG] = ()
+    dev: Annotated[tuple[str, ...], "validation documents, given in the same way", FLAG] = ()
+    train_candidates: Annotated[tuple[str, ...], "external candidate lists for --train: ppr:FILE", FLAG] = ()
+    dev_candidates: Annotated[tuple[str, ...], "external candidate lists for --dev: ppr:FILE", FLAG] = ()
     model: Annotated[Literal["both", "local", "global"], "which models to fit", FLAG] = "both"
     loss: Annotated[Literal["cross-entropy", "margin"], "cross-entropy, or the paper's ranking loss"] = "cross-entropy"
     margin: Annotated[float, "gamma of the ranking loss"] = 0.01
     schedule: Annotated[
         Literal["decay", "drop"],
-        "learning rate: decay from --learning-rate to --final-learning-rate, step by step, over all epochs;"
-        " or drop (paper) to it once validation accuracy passes --late-accuracy",
+        "decay: from `learning_rate` to `final_learning_rate`, step by step, over all epochs;"
+        " drop (paper): to it once validation accuracy passes `late_accuracy`",
     ] = "decay"
     learning_rate: Annotated[float, "Adam's learning rate; the paper's is 1e-4"] = 1e-2
     final_learning_rate: Annotated[float, "learning rate in the end; the paper's is 1e-5"] = 5e-4
     matrix_rate: Annotated[
         float, "learning rate of full A, B, C as a share of the others': as fast as these, they learn AIDA by heart"
     ] = 0.03
-    late_accuracy: Annotated[float, "validation accuracy at which --schedule drop drops"] = 0.9
+    late_accuracy: Annotated[float, "validation accuracy at which the schedule `drop` drops"] = 0.9
     epochs: Annotated[int, "most passes over the training documents; the paper's: 1250"] = 6
     validate_every: Annotated[int, "epochs between validations; each also writes a checkpoint"] = 1
     patience: Annotated[int, "stop after this many epochs without a better validation accuracy"] = 500
     documents_per_step: Annotated[int, "documents in one optimiser step; the paper's: 1"] = 8
     insert_gold: Annotated[bool, "offer the right entity where pruning lost it, in training only (deep-ed)"] = False
     seed: Annotated[int, "seeds initial weights and the order of documents"] = 0
-    seeds: Annotated[int, "fit this many times, from --seed on, and report mean and 95% interval", FLAG] = 1
+    seeds: Annotated[
+        int,
+        "fit this many times; reports mean and 95% interval. Seeds are counted from `seed` on; the best one is served.",
+        FLAG,
+    ] = 1
 
     def __post_init__(self) -> None:
         if min(self.epochs, self.validate_every, self.patience, self.documents_per_step, self.seeds) < 1:

@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.test_layout import RANKS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-BY_COMMAND = {
+BY_COMMAND: dict[str, list[type[Any]]] = {
     "link": [DetectionConfig],
     "detect": [DetectionConfig],
     "evaluate": [EvaluationConfig],
@@ -109,7 +110,8 @@ def test_there_are_many_commands() -> None:
 @functools.cache
 def known_flags() -> set[str]:
     """Of jobs, of `deeped`, and of the scripts that the docs name."""
-    configs = [stages.RunConfig, *stages.SECTIONS.values(), *(each for some in BY_COMMAND.values() for each in some)]
+    of_commands = [config for configs in BY_COMMAND.values() for config in configs]
+    configs: list[type[Any]] = [stages.RunConfig, *stages.SECTIONS.values(), *of_commands]
     sources = [*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "deeped_ray").rglob("*.py")]
     written = re.findall(r'"(--[\w-]+)"', "".join(path.read_text() for path in sources))
     return {f"--{key.replace('_', '-')}" for config in configs for key in flags_of(config)} | set(written)

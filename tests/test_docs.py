@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import deeped_ray
 from deeped_ray import cli, stages
@@ -105,6 +106,14 @@ def test_a_command_is_understood(name: str, arguments: list[str], capsys: pytest
 
 def test_there_are_many_commands() -> None:
     assert len(COMMANDS) >= 40
+
+
+@pytest.mark.parametrize("page", PAGES, ids=id_of)
+def test_config_files_are_understood(page: Path) -> None:
+    files = [yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```", page.read_text(), re.S | re.M)]
+    for content in files:
+        if "scrape_configs" not in content:  # Prometheus's
+            stages.resolve(content)
 
 
 @functools.cache

@@ -47,12 +47,6 @@ class EncodedDocument:
     def __len__(self) -> int:
         return len(self.gold)
 
-    def without_gold(self, rows: Sequence[int]) -> "EncodedDocument":
-        """The same document, with these mentions only as company for the others."""
-        gold = self.gold.copy()
-        gold[list(rows)] = -1
-        return replace(self, gold=gold)
-
 
 def encode_document(
     contexts: Sequence[Ints],

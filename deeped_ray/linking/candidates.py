@@ -28,10 +28,15 @@ class CandidateConfig:
     ] = "words"
 
     def __post_init__(self) -> None:
-        if self.context_words < 2 or self.num_candidates < 1 or min(self.kept_by_prior, self.kept_by_context) < 0:
-            raise DeepEdError("--context-words must be at least 2 and at least one candidate must be kept.")
+        if self.context_words < 2:
+            raise DeepEdError(f"`context_words` must be at least 2, not {self.context_words}.")
+        if self.num_candidates < 1 or min(self.kept_by_prior, self.kept_by_context) < 0:
+            raise DeepEdError("`kept_by_prior` plus `kept_by_context` must be at least 1, and neither may be negative.")
         if self.first_candidates < self.num_candidates:
-            raise DeepEdError("--first-candidates must be at least --kept-by-prior plus --kept-by-context.")
+            raise DeepEdError(
+                f"`first_candidates` must be at least `kept_by_prior` plus `kept_by_context`, {self.num_candidates},"
+                f" not {self.first_candidates}."
+            )
 
     @property
     def num_candidates(self) -> int:

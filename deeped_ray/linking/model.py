@@ -67,13 +67,16 @@ class ModelConfig:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         if not 0 < self.damping <= 1:
-            raise DeepEdError(f"--damping must lie in (0, 1], not {self.damping}.")
+            raise DeepEdError(f"`damping` must be above 0 and at most 1, not {self.damping}.")
         if min(self.local_kept_words, self.global_kept_words) < 1 + bool(self.drops_last_word):
-            raise DeepEdError("At least one context word must be kept.")
-        if min(self.rounds, self.hidden_units, self.hidden_layers or 0) < 1:
-            raise DeepEdError("--rounds, --hidden-units and --hidden-layers must be at least 1.")
+            raise DeepEdError(
+                f"`local_kept_words` and `global_kept_words` must be at least {1 + bool(self.drops_last_word)}."
+            )
+        for name in ("rounds", "hidden_units", "hidden_layers"):
+            if getattr(self, name) < 1:
+                raise DeepEdError(f"`{name}` must be at least 1, not {getattr(self, name)}.")
         if self.psi_scale <= 0 or self.max_norm < 0:
-            raise DeepEdError("--psi-scale must be positive and --max-norm must not be negative.")
+            raise DeepEdError("`psi_scale` must be above 0, and `max_norm` must not be negative.")
 
     def kept_words(self, kind: ModelKind) -> int:
         """R, as the variant counts it."""

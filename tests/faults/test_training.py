@@ -3,7 +3,6 @@
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -13,7 +12,7 @@ from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.model import ModelConfig
 from deeped_ray.running.faults import Faults
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
-from deeped_ray.training.history import read_history
+from deeped_ray.training.history import Validation, read_history
 from deeped_ray.training.trainer import train_linker
 from tests.faults.conftest import copy_of
 from tests.faults.nodes import Nodes
@@ -22,7 +21,7 @@ TRAINING = TrainingConfig(epochs=4, documents_per_step=8, seeds=2, model="global
 SETTINGS = ("linker.epochs=4", "linker.documents_per_step=8", "linker.seeds=2", "linker.model=global")
 
 
-def history_of(kb: KnowledgeBase) -> list[dict[str, Any]]:
+def history_of(kb: KnowledgeBase) -> list[Validation]:
     return read_history(kb.open("linker").path / "history.csv")
 
 
@@ -38,7 +37,7 @@ def test_every_seed_is_kept_and_the_best_is_served(undisturbed: KnowledgeBase) -
     seeds = [load_file(folder / "seeds" / f"global.{seed}.safetensors") for seed in (0, 1)]
     best = load_file(folder / "global.safetensors")
     assert [all((best[name] == seed[name]).all() for name in best) for seed in seeds].count(True) == 1
-    rows = [(row["seed"], row["epoch"]) for row in history_of(undisturbed)]
+    rows = [(row.seed, row.epoch) for row in history_of(undisturbed)]
     assert rows == [(seed, epoch) for seed in (0, 1) for epoch in (1, 2, 3, 4)]
 
 
@@ -63,7 +62,9 @@ def test_lost_driver_worker_and_node_cost_nothing_but_time(
     nodes.add(num_cpus=2)
     second.result()
     rows, expected = history_of(kb), history_of(undisturbed)
-    assert [(row["seed"], row["epoch"]) for row in rows] == [(row["seed"], row["epoch"]) for row in expected]
+    assert [(row.seed, row.epoch) for row in rows] == [(row.seed, row.epoch) for row in expected]
     # up to rounding: where arrays lie in memory decides in which order sums are taken
     for column, tolerance in (("learning_rate", 1e-9), ("loss", 1e-3), ("dev_accuracy", 0.02)):
-        assert [row[column] for row in rows] == pytest.approx([row[column] for row in expected], rel=tolerance)
+        assert [getattr(row, column) for row in rows] == pytest.approx(
+            [getattr(row, column) for row in expected], rel=tolerance
+        )

@@ -33,8 +33,10 @@ WRITER = """
 def writing(kb: KnowledgeBase) -> Iterator["subprocess.Popen[str]"]:
     """Another process that is writing; it finishes its part when the block ends, unless it is killed."""
     command = [sys.executable, "-c", textwrap.dedent(WRITER), str(kb)]
-    pipes: dict[str, int] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, **pipes) as process:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "writing\n"

@@ -42,16 +42,6 @@ FOREIGN = {  # flags of ray, pip and argparse; --NME-- is a mark in AIDA's files
     "--runtime-env-json",
     "--working-dir",
 }
-# TODO: remove when the branches that bring them are merged
-COMING = {
-    "serve",
-    "demo",
-    "--memory-gib",
-    "--memory-per-node-gib",
-    "examples/",
-    "examples/link_text.py",
-    "examples/explore.py",
-}
 
 KEYS = {
     *(f"{section}.{key}" for section, config in stages.SECTIONS.items() for key in settings_of(config)),
@@ -89,8 +79,6 @@ COMMANDS = list(commands())
 
 @pytest.mark.parametrize(("name", "arguments"), COMMANDS, ids=id_of)
 def test_a_command_is_understood(name: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    if COMING.intersection(arguments):
-        pytest.skip("comes with another branch")
     if name == "deeped":
         args = cli._parser(arguments).parse_args(arguments)
         known = {key for config in BY_COMMAND.get(arguments[0], ()) for key in settings_of(config)}
@@ -130,7 +118,7 @@ def known_flags() -> set[str]:
 def test_flags_in_the_text_exist(page: Path) -> None:
     spans = " ".join(_CODE.findall(prose_of(page)))
     flags = set(re.findall(r"(?<![\w-])--[a-zA-Z][\w-]+(?![\w.-])", spans))
-    assert flags <= known_flags() | FOREIGN | COMING
+    assert flags <= known_flags() | FOREIGN
 
 
 @pytest.mark.parametrize("page", PAGES, ids=id_of)
@@ -144,7 +132,7 @@ def test_settings_in_the_text_exist(page: Path) -> None:
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
         file = page.parent / target if target else page
-        assert file.exists() or target.removeprefix("../") in COMING, target
+        assert file.exists(), target
         assert not anchor or anchor in anchors_of(file), f"{target}#{anchor}"
 
 
@@ -158,7 +146,7 @@ def test_paths_in_the_text_exist(page: Path) -> None:
     folders = "deeped_ray|jobs|serve|tests|benchmarks|docs|deploy|examples"
     for path in re.findall(rf"`((?:{folders})/[\w./-]*)", page.read_text()):
         is_placeholder = re.search(r"\b[A-Z]+\b", path) or path.endswith("...")
-        assert is_placeholder or (ROOT / path).exists() or path in COMING, path
+        assert is_placeholder or (ROOT / path).exists(), path
 
 
 def test_the_readme_is_read_to_the_end() -> None:

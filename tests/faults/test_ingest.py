@@ -8,7 +8,8 @@ import pytest
 from deeped_ray.knowledge.base import KnowledgeBase
 from tests.faults.nodes import Nodes, ends_well, large_dump, wait_for
 
-OPTIONS = ("--min-word-count", "2", "--dimension", "20", "--shard-mb", "0.2", "--partitions", "4")
+SETTINGS = ("min_word_count=2", "dimension=20", "shard_mb=0.2", "partitions=4")
+OPTIONS = tuple(f"--set=corpus.{setting}" for setting in SETTINGS)
 
 
 @pytest.fixture(scope="module")

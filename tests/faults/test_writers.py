@@ -112,7 +112,8 @@ def nodes() -> Iterator[Nodes]:
 
 
 def test_a_job_started_twice_refuses_the_second_time_with_one_line(nodes: Nodes, tmp_path: Path) -> None:
-    options = ("--kb", str(tmp_path / "kb"), "--min-word-count", "2", "--dimension", "50", "--shard-mb", "0.02")
+    settings = (f"--set=corpus.{setting}" for setting in ("min_word_count=2", "dimension=50", "shard_mb=0.02"))
+    options = ("--kb", str(tmp_path / "kb"), *settings)
     first = nodes.start("build_corpus", *options)
     wait_for(lambda: list((tmp_path / "kb").rglob("parse-*.json")))
     second = nodes.start("build_corpus", *options)

@@ -31,6 +31,13 @@ class DeepEdError(Exception):
         return redacted(super().__str__())
 
 
+def require_at_least(least: int, config: object, *names: str) -> None:
+    """Refuse a setting that is too small, by its name."""
+    for name in names:
+        if getattr(config, name) < least:
+            raise DeepEdError(f"`{name}` must be at least {least}, not {getattr(config, name)}.")
+
+
 class Link(NamedTuple):  # a tuple is made in half the time of a frozen dataclass, and a dump has hundreds of millions
     """A hyperlink in a page's plain text; offsets are characters, end exclusive."""
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from deeped_ray.linking import attention, kernels, lbp
 from deeped_ray.linking.batching import Batch
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, require_at_least
 
 _LOWEST = -1e30
 ModelKind = Literal["local", "global"]
@@ -68,15 +68,11 @@ class ModelConfig:
                 object.__setattr__(self, name, value)
         if not 0 < self.damping <= 1:
             raise DeepEdError(f"`damping` must be above 0 and at most 1, not {self.damping}.")
-        if min(self.local_kept_words, self.global_kept_words) < 1 + bool(self.drops_last_word):
-            raise DeepEdError(
-                f"`local_kept_words` and `global_kept_words` must be at least {1 + bool(self.drops_last_word)}."
-            )
-        for name in ("rounds", "hidden_units", "hidden_layers"):
-            if getattr(self, name) < 1:
-                raise DeepEdError(f"`{name}` must be at least 1, not {getattr(self, name)}.")
-        if self.psi_scale <= 0 or self.max_norm < 0:
-            raise DeepEdError("`psi_scale` must be above 0, and `max_norm` must not be negative.")
+        if self.psi_scale <= 0:
+            raise DeepEdError(f"`psi_scale` must be above 0, not {self.psi_scale}.")
+        require_at_least(1 + bool(self.drops_last_word), self, "local_kept_words", "global_kept_words")
+        require_at_least(1, self, "rounds", "hidden_units", "hidden_layers")
+        require_at_least(0, self, "max_norm")
 
     def kept_words(self, kind: ModelKind) -> int:
         """R, as the variant counts it."""

@@ -47,19 +47,13 @@ class TrainingConfig:
     ] = 1
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "validate_every", "patience", "documents_per_step", "seeds"):
-            if getattr(self, name) < 1:
-                raise DeepEdError(f"`{name}` must be at least 1, not {getattr(self, name)}.")
+        require_at_least(1, self, "epochs", "validate_every", "patience", "documents_per_step", "seeds")
+        require_at_least(0, self, "learning_rate")
         for name in ("margin", "final_learning_rate", "matrix_rate"):
             if getattr(self, name) <= 0:
                 raise DeepEdError(f"`{name}` must be above 0, not {getattr(self, name)}.")
-        if self.learning_rate < 0:
-            raise DeepEdError(f"`learning_rate` must not be negative, but is {self.learning_rate}.")
         if self.train_candidates and not self.dev_candidates:
-            raise DeepEdError(
-                "`train_candidates` is set and `dev_candidates` is not. Set both: the model must be validated on the"
-                " same kind of candidates."
-            )
+            raise DeepEdError("`train_candidates` is set, but not `dev_candidates`. Set both or neither.")
 
     @property
     def kinds(self) -> list[ModelKind]:
@@ -82,7 +76,5 @@ class WorkerConfig:
     max_failures: Annotated[int, "how often a lost worker is replaced, from the last checkpoint"] = 3
 
     def __post_init__(self) -> None:
-        if self.num_workers < 1:
-            raise DeepEdError(f"`num_workers` must be at least 1, not {self.num_workers}.")
-        if self.cpus_per_worker < 0:
-            raise DeepEdError(f"`cpus_per_worker` must not be negative, but is {self.cpus_per_worker}.")
+        require_at_least(1, self, "num_workers")
+        require_at_least(0, self, "cpus_per_worker", "max_failures")

@@ -33,7 +33,7 @@ class Examples:
     train: Sequence[EncodedDocument]
     dev: Sequence[EncodedDocument]
     num_dev_mentions: int
-    """Of all annotated mentions: also of those whose gold entity is not a candidate."""
+    """All that are annotated, also those whose gold entity is not a candidate."""
     word_vectors: npt.NDArray[np.float32]
     entity_vectors: npt.NDArray[np.float32]
 
@@ -41,13 +41,10 @@ class Examples:
     def of(
         cls, train: Sequence[Document], dev: Sequence[Document], inputs: LinkerInputs, *, insert_gold: bool = False
     ) -> "Examples":
+        # by its number a training document is kept from seeing its own annotations in the priors
         return cls(
-            train=[
-                encoded
-                for number, document in enumerate(train)
-                for _, encoded in inputs.encode(document, number=number, insert_gold=insert_gold)
-            ],
-            dev=[encoded for document in dev for _, encoded in inputs.encode(document)],
+            train=[e for i, d in enumerate(train) for _, e in inputs.encode(d, number=i, insert_gold=insert_gold)],
+            dev=[e for d in dev for _, e in inputs.encode(d)],
             num_dev_mentions=sum(len(document.mentions) for document in dev),
             word_vectors=inputs.words.vectors,
             entity_vectors=inputs.entity_vectors,

@@ -42,7 +42,7 @@ def test_the_list_of_another_data_set_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a\tb\n", "is not a ppr file: expected columns doc_id"),
+        ("a\tb\n", "is not a ppr file: expected doc_id"),
         (HEADER + "7\tone\tApple\tX\t1\t[]\n", "line 2: invalid literal"),
     ],
 )

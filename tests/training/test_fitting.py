@@ -99,8 +99,8 @@ def test_a_short_name_gets_the_candidates_of_the_person(corpus_kb: KnowledgeBase
         ({"epochs": 0}, "`epochs` must be at least 1, not 0"),
         ({"margin": 0.0}, "`margin` must be above 0"),
         ({"final_learning_rate": 0.0}, "`final_learning_rate` must be above 0"),
-        ({"learning_rate": -1.0}, "`learning_rate` must not be negative"),
-        ({"train_candidates": ("ppr:x",)}, "`dev_candidates` is not"),
+        ({"learning_rate": -1.0}, "`learning_rate` must be at least 0"),
+        ({"train_candidates": ("ppr:x",)}, "but not `dev_candidates`"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(options: dict[str, Any], message: str) -> None:

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from deeped_ray.running.config import FLAG
-from deeped_ray.types import DeepEdError, LinkerKind
+from deeped_ray.types import DeepEdError, LinkerKind, require_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,8 @@ class CorpusLinkingConfig:
     def __post_init__(self) -> None:
         if not (0 <= self.threshold <= 1 and 0 <= self.max_error_share <= 1):
             raise DeepEdError("`threshold` and `max_error_share` must lie between 0 and 1.")
-        if self.top < 0 or min(self.max_characters, self.partition_documents) < 1:
-            raise DeepEdError("`top` must be at least 0, `max_characters` and `partition_documents` at least 1.")
+        require_at_least(0, self, "top")
+        require_at_least(1, self, "max_characters", "partition_documents")
 
     def recorded(self) -> dict[str, Any]:
         """What the answers depend on, beside the inputs."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from deeped_ray.linking.model import ModelKind
 from deeped_ray.running.config import FLAG
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, require_at_least
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,12 +88,12 @@ def test_answers_are_those_of_the_linker(linked: Path, documents: Rows, linker: 
             (each.start, each.end, each.surface) for each in expected
         ]
         for found, answer in zip(row["mentions"], expected, strict=True):
-            assert found["title"] == (answer.best and answer.best.title)
+            assert found["title"] == (answer.entity and answer.entity.title)
             assert found["reason"] == answer.reason
             assert [each["title"] for each in found["candidates"]] == [each.title for each in answer.candidates[:3]]
             assert [each["word"] for each in found["attended"][:1]] == [word for word, _ in answer.attended[:1]]
-            if answer.best:
-                assert found["probability"] == pytest.approx(answer.best.probability, abs=1e-6)
+            if answer.entity:
+                assert found["probability"] == pytest.approx(answer.entity.probability, abs=1e-6)
 
 
 def test_files_tell_what_made_them(linked: Path, mini_kb: KnowledgeBase, documents: Rows) -> None:

@@ -58,7 +58,7 @@ def test_some_documents_only_joint_inference_gets_right(mini_kb: KnowledgeBase) 
         linker = Linker.open(mini_kb, kind)
         for document in read_dataset("mini:dev") + read_dataset("mini:test"):
             answers = linker.link_batch([document])[0]
-            if all(a.best and a.best.title == m.gold for a, m in zip(answers, document.mentions, strict=True)):
+            if all(a.entity and a.entity.title == m.gold for a, m in zip(answers, document.mentions, strict=True)):
                 solved.setdefault(kind, set()).add(document.name)
     assert len(solved["global"] - solved["local"] - solved["prior"]) >= 2
 

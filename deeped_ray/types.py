@@ -31,7 +31,7 @@ class DeepEdError(Exception):
         return redacted(super().__str__())
 
 
-def require_at_least(least: float, config: object, *names: str) -> None:
+def require_at_least(least: int | float, config: object, *names: str) -> None:
     """Refuse a setting that is too small, by its name."""
     for name in names:
         if getattr(config, name) < least:

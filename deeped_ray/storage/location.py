@@ -283,12 +283,20 @@ class Location:
             self._try("make", lambda fs, path: fs.create_dir(path, recursive=True))
 
     def remove(self) -> None:
-        """With all that is in it; it may be gone already."""
+        """With all that is in it; it may be gone already.
+
+        A folder of this machine is renamed first. So a process that still writes into it, a killed driver's task for
+        instance, can neither hinder that nor leave a file behind, and a kill leaves no half of the folder.
+        """
 
         def remove(fs: Any, path: str) -> None:
             kind = fs.get_file_info(path).type
             if kind == pyarrow.fs.FileType.File:
                 fs.delete_file(path)
+            elif kind == pyarrow.fs.FileType.Directory and self.path is not None:
+                renamed = self.path.with_name(f".{self.name}.{uuid.uuid4().hex}")
+                os.rename(self.path, renamed)
+                shutil.rmtree(renamed)
             elif kind == pyarrow.fs.FileType.Directory:
                 fs.delete_dir(path)
 

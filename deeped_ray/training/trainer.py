@@ -48,6 +48,7 @@ from deeped_ray.training.fitting import Examples, Fit
 from deeped_ray.training.history import HISTORY, Validation, best_seed, read_history, summarize, write_curves
 from deeped_ray.types import DeepEdError, Document
 
+logger = logging.getLogger(__name__)
 PARENTS = ("corpus", "words", "vectors")
 MAX_CPUS_PER_WORKER = 8
 
@@ -156,6 +157,7 @@ def _keep_best(checkpoint: Checkpoint, training: TrainingConfig, folder: Path) -
 
 def _fit_on_ray(job: FitJob, workers: WorkerConfig, run: Location) -> Checkpoint:
     ensure_ray()
+    _forget_torn_snapshot(run)
     # reports wait for the controller's poll; its default of 2 s would dominate short epochs
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
     cpus = workers.cpus_per_worker or _cpus_per_worker(workers.num_workers)
@@ -180,6 +182,17 @@ def _fit_on_ray(job: FitJob, workers: WorkerConfig, run: Location) -> Checkpoint
     if checkpoint is None:
         raise DeepEdError(f"The training run in {run} ended without a checkpoint. Remove the folder and run it again.")
     return checkpoint
+
+
+def _forget_torn_snapshot(run: Location) -> None:
+    """Ray writes its list of checkpoints in place. If a kill cut it short, no run with this folder could start again."""
+    snapshot = run / "checkpoint_manager_snapshot.json"
+    try:
+        if snapshot.exists():
+            snapshot.read_json()
+    except ValueError:
+        logger.warning("%s was cut short by a kill. Training starts again from the first epoch.", snapshot)
+        snapshot.remove()
 
 
 def _cpus_per_worker(num_workers: int) -> int:

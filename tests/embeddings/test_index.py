@@ -120,7 +120,7 @@ def test_what_faiss_can_map_is_mapped(tmp_path: Path, kind: Kind, expected: bool
 def test_size_decides_and_says_so() -> None:
     small, large = (choose(num, IndexConfig()) for num in (100_000, 100_001))
     assert (small.kind, large.kind) == ("exact", "ivf-pq")
-    assert "100,001 vectors are more than --exact-up-to 100,000" in large.reason
+    assert "100,001 vectors are more than exact_up_to, 100,000" in large.reason
     assert (choose(270_000, IndexConfig()).lists, choose(270_000, IndexConfig()).probes) == (1024, 256)
 
 
@@ -140,7 +140,7 @@ def test_the_part_says_what_it_is_and_how_good(corpus_kb: KnowledgeBase) -> None
     summary = build_index(corpus_kb, IndexConfig())
     figures = index_recall(corpus_kb, RecallConfig(recall_queries=20))
     assert summary["kind"] == "exact"
-    assert "--exact-up-to" in summary["reason"]
+    assert "exact_up_to" in summary["reason"]
     assert figures["recall_at_10"] == 1.0
     assert json.loads(json.dumps(figures))["queries"] == 20
 

@@ -158,7 +158,7 @@ def test_the_length_of_the_link_phase_comes_from_validation(kb: KnowledgeBase) -
     validation.score = lambda vectors: next(scores)  # type: ignore[method-assign]
     found = choose_link_steps(kb.open("corpus"), kb.open("words"), asked, ShardConfig(), validation)
     assert found.reference.link_steps == LINK_STEPS[2]
-    with pytest.raises(DeepEdError, match="--link-steps -1 needs validation data"):
+    with pytest.raises(DeepEdError, match="`link_steps` -1 needs validation data"):
         embed_entities(kb, asked, validation=None)
 
 
@@ -247,5 +247,5 @@ def test_a_text_without_a_known_word_has_the_zero_vector(corpus_kb: KnowledgeBas
 
 
 def test_a_gpu_that_is_not_asked_for_is_refused() -> None:
-    with pytest.raises(DeepEdError, match="--device cuda needs GPUs"):
+    with pytest.raises(DeepEdError, match="`device` cuda needs GPUs"):
         ShardConfig(device="cuda")

@@ -75,6 +75,6 @@ def test_pretrained_vectors_are_matched_with_the_vocabulary(copied_kb: Knowledge
 
 def test_vectors_of_another_dimension_leave_the_old_part(copied_kb: KnowledgeBase, tmp_path: Path) -> None:
     before = copied_kb.open("words").id
-    with pytest.raises(DeepEdError, match="Pass --dimension 3"):
+    with pytest.raises(DeepEdError, match=r"Add --set corpus\.dimension=3\."):
         build_words(copied_kb, WordVectorConfig(word_vectors=str(write_binary(tmp_path / "a.bin"))))
     assert copied_kb.open("words").id == before

@@ -11,9 +11,10 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.model import ModelConfig
 from deeped_ray.running.faults import Faults
+from deeped_ray.storage.location import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.history import Validation, read_history
-from deeped_ray.training.trainer import train_linker
+from deeped_ray.training.trainer import _forget_torn_snapshot, train_linker
 from tests.faults.conftest import copy_of
 from tests.faults.nodes import Nodes
 
@@ -39,6 +40,14 @@ def test_every_seed_is_kept_and_the_best_is_served(undisturbed: KnowledgeBase) -
     assert [all((best[name] == seed[name]).all() for name in best) for seed in seeds].count(True) == 1
     rows = [(row.seed, row.epoch) for row in history_of(undisturbed)]
     assert rows == [(seed, epoch) for seed in (0, 1) for epoch in (1, 2, 3, 4)]
+
+
+def test_a_list_of_checkpoints_that_a_kill_cut_short_is_forgotten(tmp_path: Path) -> None:
+    snapshot = tmp_path / "checkpoint_manager_snapshot.json"
+    for content, is_kept in (('{"ray_version": "2.60.0"}', True), ('{"ray_ver', False), ("", False)):
+        snapshot.write_text(content)
+        _forget_torn_snapshot(Location(tmp_path))
+        assert snapshot.exists() == is_kept
 
 
 def test_lost_driver_worker_and_node_cost_nothing_but_time(

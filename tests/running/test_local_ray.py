@@ -1,16 +1,23 @@
 """A private Ray head beside another Ray: jobs by `ray job submit`, and nothing left behind."""
 
+import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request
 
 import pytest
 import ray
 
 from deeped_ray import demo
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.running.local_ray import descendants, executable, free_ports, living, local_ray
+from deeped_ray.running.http import open_url
+from deeped_ray.running.local_ray import LocalRay, descendants, executable, free_ports, living, local_ray
 from deeped_ray.serving.local import ROOT
 from deeped_ray.types import DeepEdError
 
@@ -40,54 +47,72 @@ ctypes.CDLL(None).pthread_exit(None)
         assert living([process.pid]) == []
 
 
-def test_stages_run_by_job_submit_beside_another_ray(mini_kb: KnowledgeBase, tmp_path: Path) -> None:
-    documents = tmp_path / "documents.jsonl"
+def ask(head: LocalRay, body: dict[str, str] | None = None, *, token: str | None = None) -> int:
+    """The status of a request to the API behind `ray job`: for the list of jobs, or to submit one."""
+    authorization = f"Bearer {token or Path(head.environment['RAY_AUTH_TOKEN_PATH']).read_text()}"
+    headers = {"Authorization": authorization, "Content-Type": "application/json"}
+    content = json.dumps(body).encode() if body else None
+    try:
+        with open_url(Request(f"{head.dashboard_url}/api/jobs/", content, headers), timeout_s=60.0) as reply:
+            return reply.status
+    except HTTPError as error:
+        error.close()
+        return error.code
+
+
+def command_of(pid: int) -> str:
+    with suppress(OSError):  # gone meanwhile
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+    return ""
+
+
+def submit_with_own_environment(head: LocalRay, *command: str) -> str:
+    """What a job prints that is submitted as docs/cluster.md says."""
+    own = ("--entrypoint-num-cpus", "1", "--runtime-env-json", '{"env_vars": {"DEEPED_CACHE": "cache"}}')
+    submit = [executable("ray"), "job", "submit", "--working-dir", str(ROOT), *own, "--", *command]
+    return subprocess.run(submit, env=head.environment, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def started(local_ray_session: None) -> Iterator[tuple[LocalRay, ExitStack]]:
+    """A head, and what ends it, for the last test here."""
+    with ExitStack() as stack:
+        yield stack.enter_context(local_ray(num_cpus=3)), stack
+
+
+@pytest.fixture(scope="module")
+def head(started: tuple[LocalRay, ExitStack]) -> LocalRay:
+    return started[0]
+
+
+def test_stages_run_by_job_submit(head: LocalRay, mini_kb: KnowledgeBase, tmp_path: Path) -> None:
+    documents, before = tmp_path / "documents.jsonl", mini_kb.manifest()
     documents.write_text('{"text": "Montreal met Toronto in the Stanley Cup."}\n')
-    other_nodes = ray.nodes()
-    before = mini_kb.manifest()
-    with local_ray() as head:
-        members = descendants(head.pid)
-        assert len(members) > 3
-        sleeper = subprocess.run(
-            [executable("ray"), "job", "submit", "--no-wait", "--", "python", "-c", "import time; time.sleep(600)"],
-            env=head.environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert "submitted successfully" in sleeper.stderr + sleeper.stdout
-        result = demo.submit(head, "build_index", "--kb", str(mini_kb.root))
-        with pytest.raises(DeepEdError, match="No knowledge base at"):
-            demo.submit(head, "build_index", "--kb", "/nowhere")
-        linked = subprocess.run(
-            [
-                *(executable("ray"), "job", "submit", "--working-dir", str(ROOT), "--entrypoint-num-cpus", "1"),
-                *("--runtime-env-json", '{"env_vars": {"DEEPED_CACHE": "cache"}}', "--"),
-                *("python", "jobs/link_corpus.py", "--kb", str(mini_kb.root)),
-                *("--input", str(documents), "--output", str(tmp_path / "out")),
-            ],
-            env=head.environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        without_token = {name: value for name, value in head.environment.items() if not name.startswith("RAY_AUTH")}
-        listing = [executable("ray"), "job", "list"]
-        assert (
-            subprocess.run(
-                listing, env={**without_token, "RAY_AUTH_MODE": "disabled"}, capture_output=True, check=False
-            ).returncode
-            != 0
-        )
-        assert subprocess.run(listing, env=head.environment, capture_output=True, check=False).returncode == 0
-        folder = head.log.parent
-        members = descendants(head.pid)
-        commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in living(members)]
-    assert (result["stage"], result["entities"]) == ("build_index", 226)
-    assert '"stage": "link_corpus", "documents": 1, "mentions": 3' in linked.stdout
-    assert (tmp_path / "out" / "_SUCCESS").exists()
-    assert any("time.sleep" in command for command in commands), "the job was not running"
-    assert living(members) == []
-    assert not folder.exists()
+    to_link = ("--kb", str(mini_kb), "--input", str(documents), "--output", str(tmp_path / "out"))
+    with ThreadPoolExecutor() as pool:  # they mostly wait
+        index = pool.submit(demo.submit, head, "build_index", "--kb", str(mini_kb))
+        nowhere = pool.submit(demo.submit, head, "build_index", "--kb", "/nowhere")
+        linked = pool.submit(submit_with_own_environment, head, "python", "jobs/link_corpus.py", *to_link)
+    assert index.result()["entities"] == 226
+    assert '"stage": "link_corpus", "documents": 1, "mentions": 3' in linked.result()
+    with pytest.raises(DeepEdError, match="No knowledge base at"):
+        nowhere.result()
     assert mini_kb.manifest() == before
+
+
+def test_only_who_has_the_token_may_ask(head: LocalRay) -> None:
+    assert ask(head) == 200
+    assert ask(head, token="another") in (401, 403)
+
+
+def test_a_head_ends_with_all_its_jobs_and_no_other_ray(started: tuple[LocalRay, ExitStack]) -> None:
+    head, stack = started
+    other_nodes = ray.nodes()
+    assert ask(head, {"entrypoint": f"{sys.executable} -c 'import time; time.sleep(600)'"}) == 200
+    while not any("time.sleep" in command_of(pid) for pid in descendants(head.pid)):
+        time.sleep(0.05)
+    members = descendants(head.pid)
+    stack.close()
+    assert living(members) == []
+    assert not head.log.parent.exists()
     assert ray.nodes() == other_nodes

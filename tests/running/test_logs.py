@@ -1,6 +1,7 @@
 import io
 import json
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 
 from deeped_ray.running import logs
 from deeped_ray.running.logs import JsonFormatter, Labels, format_of
@@ -145,8 +147,8 @@ def test_the_command_line_beats_the_environment(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_users_error_is_json_too(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "jobs" / "build_index.py"), "--kb", str(tmp_path), "--log-format", "json"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, str(ROOT / "jobs" / "build_index.py"), "--kb", str(tmp_path)]
+    run = subprocess.run([*command, "--set", "log_format=json"], capture_output=True, text=True, check=False)
     assert run.returncode == 2
     line = json.loads(run.stderr.splitlines()[-1])
     assert (line["run"], line["stage"], line["exception"]) == ("build_index", "build_index", "ArtifactError")
@@ -155,7 +157,7 @@ def test_a_users_error_is_json_too(tmp_path: Path) -> None:
 
 TASKS = """
 import logging
-import time
+import sys
 from deeped_ray.running import logs, tasks
 
 def task(shard):
@@ -164,19 +166,23 @@ def task(shard):
 
 logs.start(logs.Labels(run="nightly", stage="job", format="json"))
 tasks.run("parse", task, [f"dump-{name}.xml" for name in "abcdef"])
-time.sleep(2)  # the lines of workers come over the network
+sys.stdin.read()
 """
 
 
-def test_tasks_on_a_real_ray_log_run_stage_and_shard() -> None:
-    run = subprocess.run([sys.executable, "-c", TASKS], capture_output=True, text=True, check=True, cwd=ROOT)
-    found = [json.loads(line) for line in run.stderr.splitlines()]
-    tasks = [line for line in found if line.get("logger") == "deeped_ray.task"]
-    assert sorted(line["shard"] for line in tasks) == [f"dump-{name}.xml" for name in "abcdef"]
-    assert {(line["run"], line["stage"], line["message"]) for line in tasks} == {
-        ("nightly", "parse", "about to work hard")
-    }
-    assert any(line.get("done") == 6 for line in found)
+def test_tasks_on_a_real_ray_log_run_stage_and_shard(local_ray_session: None) -> None:
+    environment = {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", TASKS], text=True, cwd=ROOT, env=environment, **pipes) as job:
+        assert job.stderr is not None
+        found, wanted = [], {"done", *(f"dump-{name}.xml" for name in "abcdef")}
+        while wanted:  # the lines of workers come over the network, when they come
+            found.append(json.loads(job.stderr.readline()))
+            wanted -= {found[-1].get("shard")} if found[-1].get("logger") == "deeped_ray.task" else set()
+            wanted -= {"done"} if found[-1].get("done") == 6 else set()
+        job.communicate()
+    told = {(line["run"], line["stage"], line["message"]) for line in found if line.get("logger") == "deeped_ray.task"}
+    assert told == {("nightly", "parse", "about to work hard")}
 
 
 def test_the_formatter_survives_what_is_no_json() -> None:

@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,12 @@ from tests.s3 import S3, prefix
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DEEPED_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("DEEPED_STORAGE_PATIENCE_S", "3")
+    monkeypatch.setattr("deeped_ray.storage.lease._SETTLE_S", 0.0)  # nobody else writes here
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEEPED_STORAGE_PATIENCE_S", "0.5")
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -75,6 +82,28 @@ def test_files_below_are_listed_and_matched(folder: Location) -> None:
     assert folder.sizes() == {}
 
 
+def test_an_orphan_cannot_write_into_a_folder_that_is_being_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Location(tmp_path / "run")
+    (folder / "receipts").make_folder()
+    refused: list[str] = []
+
+    def remove_late(path: Path) -> None:
+        """The orphan writes at the worst moment: its folder is about to be emptied."""
+        try:
+            (folder / "receipts" / "late").write_bytes(b"x")
+        except FileNotFoundError as error:
+            refused.append(str(error.filename))
+        rmtree(path)
+
+    rmtree = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", remove_late)
+    folder.remove()
+    assert len(refused) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_filled_folder_hands_over_its_files(folder: Location) -> None:
     folder.make_folder()
     with folder.filling() as path:
@@ -110,7 +139,7 @@ def test_storage_that_fails_now_and_then_is_asked_again(s3: S3, quick: None) -> 
         assert s3.num_failed > before
 
 
-def test_storage_that_fails_for_good_is_a_clear_error(s3: S3, quick: None) -> None:
+def test_storage_that_fails_for_good_is_a_clear_error(s3: S3, quick: None, impatient: None) -> None:
     file = Location(prefix("dead")) / "a"
     file.write_bytes(b"kept")
     with (
@@ -175,12 +204,11 @@ def test_the_same_part_has_the_same_id_on_disk(kb: KnowledgeBase, tmp_path: Path
     assert kb.open("pages").id == local.open("pages").id
 
 
-def test_a_part_whose_storage_fails_for_good_leaves_the_old_one(kb: KnowledgeBase, s3: S3) -> None:
+def test_a_part_whose_storage_fails_for_good_leaves_the_old_one(kb: KnowledgeBase, s3: S3, impatient: None) -> None:
     write_part(kb, value=1)
-    with pytest.raises(StorageError), kb.write("pages", config={}, parents=()) as folder:
+    with ExitStack() as failing, pytest.raises(StorageError), kb.write("pages", config={}, parents=()) as folder:
         np.save(folder / "numbers.npy", np.zeros(3))
-        s3.fail_share = 1.0
-    s3.fail_share = 0.0
+        failing.enter_context(s3.failing(1.0))
     assert kb.open("pages").array("numbers").tolist() == [1] * 10
     write_part(kb, value=2)
     assert kb.open("pages").array("numbers").tolist() == [2] * 10

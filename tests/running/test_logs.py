@@ -172,8 +172,8 @@ sys.stdin.read()
 
 def test_tasks_on_a_real_ray_log_run_stage_and_shard(local_ray_session: None) -> None:
     environment = {**os.environ, "RAY_ADDRESS": ray.get_runtime_context().gcs_address}
-    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", TASKS], text=True, cwd=ROOT, env=environment, **pipes) as job:
+    command, pipe = [sys.executable, "-c", TASKS], subprocess.PIPE
+    with subprocess.Popen(command, text=True, cwd=ROOT, env=environment, stdin=pipe, stderr=pipe) as job:
         assert job.stderr is not None
         found, wanted = [], {"done", *(f"dump-{name}.xml" for name in "abcdef")}
         while wanted:  # the lines of workers come over the network, when they come

@@ -253,7 +253,7 @@ def test_checkpoints_hold_no_pickles(corpus_kb: KnowledgeBase, tmp_path: Path, m
     resume = ResumeConfig(storage_path=str(tmp_path / "runs"))
     trainer.train_linker(kb, training, ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig(), resume)
     files = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
-    assert {"local.0.best.safetensors", "local.0.optimizer.safetensors", "history.json"} <= {f.name for f in files}
+    assert {"local.0.best.safetensors", "local.0.optimizer.safetensors", "history.csv"} <= {f.name for f in files}
     assert [path.name for path in files if is_pickle(path.read_bytes())] == []
     assert {path.suffix for path in files} <= {".safetensors", ".json", ""}
 

@@ -30,7 +30,7 @@ class S3:
         self._app: Any = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._serve, threaded=True)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self.fail_share = 0.0
+        self._fail_share, self._status = 0.0, 503
         self.num_failed = 0
         self.num_requests = 0
         self._random = random.Random(0)
@@ -38,10 +38,10 @@ class S3:
     def _serve(self, environ: Any, start_response: Any) -> Any:
         self.num_requests += 1
         is_rays = "train-" in environ["PATH_INFO"] + environ["QUERY_STRING"]  # checkpoints: Ray does not try again
-        if not is_rays and self._random.random() < self.fail_share:
+        if not is_rays and self._random.random() < self._fail_share:
             self.num_failed += 1
             Request(environ).get_data()
-            return Response("<Error><Code>SlowDown</Code></Error>", status=503)(environ, start_response)
+            return Response(status=self._status)(environ, start_response)
         return self._app(environ, start_response)
 
     @property
@@ -64,12 +64,17 @@ class S3:
         client.create_bucket(Bucket=BUCKET)
 
     @contextlib.contextmanager
-    def failing(self, share: float) -> Iterator[None]:
-        self.fail_share = share
+    def failing(self, share: float, *, status: int = 503) -> Iterator[None]:
+        """Some requests fail."""
+        self._fail_share, self._status = share, status
         try:
             yield
         finally:
-            self.fail_share = 0.0
+            self._fail_share = 0.0
+
+    def gone(self) -> contextlib.AbstractContextManager[None]:
+        """All requests fail; not with 503, at which the AWS SDK tries again for 6 s before we hear of it."""
+        return self.failing(1.0, status=400)
 
 
 def _boto(environment: dict[str, str]) -> dict[str, str]:

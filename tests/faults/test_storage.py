@@ -28,7 +28,7 @@ def command(s3: S3) -> tuple[str, ...]:
 def goes_away_for_good(job: Job, s3: S3, faults: Faults) -> str:
     """While the driver has just seen the last shard; returns the error that the job ends with."""
     job.held_at(f"parse/driver/{NUM_SHARDS}")
-    with s3.failing(1.0):
+    with s3.gone():
         faults.release(f"parse/driver/{NUM_SHARDS}")
         return str(job.result(code=2)["error"])
 

@@ -1,10 +1,6 @@
 """A part appears whole or not at all, and says so when something is wrong with it."""
 
 import json
-import multiprocessing
-import os
-import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +9,9 @@ import pytest
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, FormatError
 from deeped_ray.running.resume import ResumeConfig
-from deeped_ray.storage.lease import BusyError
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
+from tests.faults.test_writers import writing
 
 
 @pytest.fixture
@@ -54,25 +50,11 @@ def test_an_exception_while_writing_leaves_the_old_part(kb: KnowledgeBase) -> No
     assert not list((kb.root / "parts").glob(".new-*"))
 
 
-def _write_forever(root: Path) -> None:
-    with KnowledgeBase(root).write("pages", config={}, parents=()) as folder:
-        np.save(folder / "numbers.npy", np.zeros(3))
-        time.sleep(60)
-
-
 def test_a_killed_writer_leaves_the_old_part_and_its_rubbish_is_removed(kb: KnowledgeBase) -> None:
     write_part(kb, value=1)
-    process = multiprocessing.get_context("spawn").Process(target=_write_forever, args=(kb.root,))
-    process.start()
-    deadline = time.monotonic() + 60
-    while not list((kb.root / "parts").glob(".new-*/numbers.npy")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert process.pid is not None
-    with pytest.raises(BusyError, match=rf"process {process.pid} on .* has been writing to {kb}"):
-        write_part(kb, "corpus")
-    assert list((kb.root / "parts").glob(".new-*"))
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
+    with writing(kb) as writer:
+        assert list((kb.root / "parts").glob(".new-*"))
+        writer.kill()
     assert kb.open("pages").array("numbers").tolist() == [1] * 10
     write_part(kb, value=2)
     assert not list((kb.root / "parts").glob(".new-*"))

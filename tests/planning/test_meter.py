@@ -7,14 +7,25 @@ from pathlib import Path
 
 from deeped_ray.planning.meter import Meter, folder_bytes, probe
 
-BURN = "import time\nwhile time.process_time() < 0.6: pass"
+BURN = "import sys, time\nwhile time.process_time() < 0.6: pass\nprint(flush=True); sys.stdin.read()"
+
+
+def wait_for_a_look(meter: Meter) -> None:
+    """The meter does its fixed piece of work with every look."""
+    seen = len(meter._probes)
+    while len(meter._probes) < seen + 2:
+        time.sleep(0.01)
 
 
 def test_a_process_that_has_ended_still_counts() -> None:
     with Meter() as meter:
-        subprocess.run([sys.executable, "-c", BURN], check=True)
-    # it is looked at every 0.2 s, and the tests' own Ray may add to it
-    assert meter.cost.ray_s > 0.3
+        with subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            wait_for_a_look(meter)
+            process.communicate()
+        wait_for_a_look(meter)
+    assert meter.cost.ray_s > 0.5  # the tests' own Ray may add to it
 
 
 def test_work_of_this_process_is_the_drivers() -> None:
@@ -31,7 +42,7 @@ def test_work_of_this_process_is_the_drivers() -> None:
 def test_the_most_that_a_folder_held_is_kept(tmp_path: Path) -> None:
     with Meter(tmp_path) as meter:
         (tmp_path / "large").write_bytes(bytes(3_000_000))
-        time.sleep(1)
+        wait_for_a_look(meter)
         (tmp_path / "large").unlink()
     assert meter.cost.disk_mb == 3.0
 

@@ -89,6 +89,21 @@ def mini_kb(corpus_kb: KnowledgeBase) -> KnowledgeBase:
     return corpus_kb
 
 
+def copy_of(kb: KnowledgeBase, folder: Path) -> KnowledgeBase:
+    return KnowledgeBase(shutil.copytree(kb.root, folder))
+
+
+@pytest.fixture(scope="session")
+def seeds_kb(corpus_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+    """Two short fits of the global model, and the run's folder with their last checkpoints, which is removed otherwise."""
+    kb = copy_of(corpus_kb, tmp_path_factory.mktemp("kb") / "seeds")
+    training = TrainingConfig(epochs=4, documents_per_step=8, seeds=2, model="global")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Location, "remove", lambda _: None)
+        train_linker(kb, training, ModelConfig(), CandidateConfig(), WorkerConfig())
+    return kb
+
+
 @pytest.fixture(scope="session")
 def linker(mini_kb: KnowledgeBase) -> Linker:
     return Linker.open(mini_kb)

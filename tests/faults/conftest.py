@@ -1,13 +1,10 @@
 """One cluster for all tests of faults. Its storage is S3, and its spaCy dies of some texts."""
 
 import os
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.faults import Faults
 from tests.faults.nodes import ROOT, Nodes
 from tests.s3 import S3
@@ -65,7 +62,3 @@ def nodes(cluster: Nodes) -> Iterator[Nodes]:
 @pytest.fixture
 def faults(nodes: Nodes) -> Faults:
     return nodes.faults
-
-
-def copy_of(kb: KnowledgeBase, folder: Path) -> KnowledgeBase:
-    return KnowledgeBase(shutil.copytree(kb.root, folder))

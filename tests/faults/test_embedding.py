@@ -7,7 +7,7 @@ from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.faults import Faults
-from tests.faults.conftest import copy_of
+from tests.conftest import copy_of
 from tests.faults.nodes import Nodes
 
 METHODS = Methods(embedding=EmbeddingConfig(method="reference"), reference=ReferenceConfig(page_steps=9, link_steps=3))

@@ -8,37 +8,26 @@ import pytest
 from safetensors.torch import load_file
 
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking.candidates import CandidateConfig
-from deeped_ray.linking.model import ModelConfig
 from deeped_ray.running.faults import Faults
 from deeped_ray.storage.location import Location
-from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.history import Validation, read_history
-from deeped_ray.training.trainer import _forget_torn_snapshot, train_linker
-from tests.faults.conftest import copy_of
+from deeped_ray.training.trainer import _forget_torn_snapshot
+from tests.conftest import copy_of
 from tests.faults.nodes import Nodes
 
-TRAINING = TrainingConfig(epochs=4, documents_per_step=8, seeds=2, model="global")
-SETTINGS = ("linker.epochs=4", "linker.documents_per_step=8", "linker.seeds=2", "linker.model=global")
+SETTINGS = ("linker.epochs=4", "linker.documents_per_step=8", "linker.seeds=2", "linker.model=global")  # of seeds_kb
 
 
 def history_of(kb: KnowledgeBase) -> list[Validation]:
     return read_history(kb.open("linker").path / "history.csv")
 
 
-@pytest.fixture(scope="module")
-def undisturbed(corpus_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
-    kb = copy_of(corpus_kb, tmp_path_factory.mktemp("undisturbed") / "kb")
-    train_linker(kb, TRAINING, ModelConfig(), CandidateConfig(), WorkerConfig())
-    return kb
-
-
-def test_every_seed_is_kept_and_the_best_is_served(undisturbed: KnowledgeBase) -> None:
-    folder = undisturbed.open("linker").path
+def test_every_seed_is_kept_and_the_best_is_served(seeds_kb: KnowledgeBase) -> None:
+    folder = seeds_kb.open("linker").path
     seeds = [load_file(folder / "seeds" / f"global.{seed}.safetensors") for seed in (0, 1)]
     best = load_file(folder / "global.safetensors")
     assert [all((best[name] == seed[name]).all() for name in best) for seed in seeds].count(True) == 1
-    rows = [(row.seed, row.epoch) for row in history_of(undisturbed)]
+    rows = [(row.seed, row.epoch) for row in history_of(seeds_kb)]
     assert rows == [(seed, epoch) for seed in (0, 1) for epoch in (1, 2, 3, 4)]
 
 
@@ -51,7 +40,7 @@ def test_a_list_of_checkpoints_that_a_kill_cut_short_is_forgotten(tmp_path: Path
 
 
 def test_lost_driver_worker_and_node_cost_nothing_but_time(
-    corpus_kb: KnowledgeBase, undisturbed: KnowledgeBase, nodes: Nodes, faults: Faults, tmp_path: Path
+    corpus_kb: KnowledgeBase, seeds_kb: KnowledgeBase, nodes: Nodes, faults: Faults, tmp_path: Path
 ) -> None:
     kb = copy_of(corpus_kb, tmp_path / "kb")
     before = kb.manifest()
@@ -70,7 +59,7 @@ def test_lost_driver_worker_and_node_cost_nothing_but_time(
     faults.arm("train/global.0/4", "train/global.1/1")
     nodes.add(num_cpus=2)
     second.result()
-    rows, expected = history_of(kb), history_of(undisturbed)
+    rows, expected = history_of(kb), history_of(seeds_kb)
     assert [(row.seed, row.epoch) for row in rows] == [(row.seed, row.epoch) for row in expected]
     # up to rounding: where arrays lie in memory decides in which order sums are taken
     for column, tolerance in (("learning_rate", 1e-9), ("loss", 1e-3), ("dev_accuracy", 0.02)):

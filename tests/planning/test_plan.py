@@ -152,7 +152,6 @@ def test_impossible_sizes_are_refused(arguments: list[str], message: str, capsys
 
 
 @pytest.mark.data
-@pytest.mark.timeout(1200)  # half a minute on two free cores
 def test_a_real_run_costs_what_was_planned(shared_data: Path, tmp_path: Path) -> None:
     """A slice of the sample dump whose size no coefficient was fitted to. Memory and disk by 30% either way."""
     command = [

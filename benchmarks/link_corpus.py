@@ -15,7 +15,8 @@ import ray
 import torch
 from _harness import best_seconds, finish, parser_of
 
-from deeped_ray.batch.link import CorpusLinkingConfig, link_corpus
+from deeped_ray.batch.config import CorpusLinkingConfig
+from deeped_ray.batch.link import link_corpus
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import DetectionConfig

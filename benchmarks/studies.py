@@ -18,6 +18,7 @@ A, B, C are diagonals, as in the paper, but where forms are compared. Accuracy i
 """
 
 import argparse
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,20 +29,22 @@ import torch
 from _harness import parser_of, write_json
 from matplotlib.figure import Figure
 
-from deeped_ray.evaluation.datasets import read_dataset
+from deeped_ray.evaluation.datasets import read_dataset, read_datasets
 from deeped_ray.evaluation.metrics import mean_and_interval
 from deeped_ray.evaluation.report import evaluate_linker
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking.batching import MIN_PRIOR, EncodedDocument
+from deeped_ray.linking.batching import MIN_PRIOR
+from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import ALL_BY_PRIOR, Linker
 from deeped_ray.linking.mention_counts import MentionCounts
 from deeped_ray.linking.model import VARIANTS, LinkerModel, ModelConfig, ModelKind
 from deeped_ray.running.console import table
+from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig
-from deeped_ray.training.fitting import FitName, Run, encode, fit_model, num_annotated
-from deeped_ray.training.trainer import linker_inputs
+from deeped_ray.training.fitting import Examples, Fit
+from deeped_ray.types import Document
 
 BLUE, ORANGE = "tab:blue", "tab:orange"
 
@@ -150,42 +153,38 @@ def main() -> None:
     write_json(args, study=args.study, seeds=args.seeds, points=[point[1:] for point in points], rows=rows)
 
 
+def inputs_of(
+    kb: KnowledgeBase, candidates: CandidateConfig, training: TrainingConfig, train: Sequence[Document]
+) -> LinkerInputs:
+    """As jobs/train_linker.py makes them."""
+    inputs = LinkerInputs(kb, candidates, lists=CandidateLists([*training.train_candidates, *training.dev_candidates]))
+    if training.train_candidates:
+        inputs.counts = MentionCounts.of(train, inputs.catalogue)
+    return inputs
+
+
 class Bench:
     """Documents encoded once, models fitted on them many times."""
 
     def __init__(self, kb: KnowledgeBase, training: TrainingConfig) -> None:
         self.training = training
-        self.inputs = linker_inputs(kb, CandidateConfig(), training)
-        self._train, dev = (
-            [d for spec in specs for d in read_dataset(spec)] for specs in (training.train, training.dev)
-        )
-        self._encoded: dict[bool, list[EncodedDocument]] = {}
-        self._dev, self._num_dev = encode(dev, self.inputs), num_annotated(dev)
+        self._documents = read_datasets(training.train), read_datasets(training.dev)
+        self._inputs = inputs_of(kb, CandidateConfig(), training, self._documents[0])
+
+    @functools.cache  # noqa: B019 - there is one
+    def examples(self, *, insert_gold: bool) -> Examples:
+        return Examples.of(*self._documents, self._inputs, insert_gold=insert_gold)
 
     def fit(self, variation: Variation, seed: int) -> Run:
-        training = replace(self.training, **variation.training)
-        insert = training.insert_gold
-        if insert not in self._encoded:
-            are_counted = bool(training.train_candidates)
-            self._encoded[insert] = encode(self._train, self.inputs, are_counted=are_counted, insert_gold=insert)
-        run = Run()
-        for _ in fit_model(
-            FitName(variation.kind, seed),
-            self._encoded[insert],
-            self._dev,
-            self.inputs,
-            training,
-            variation.model,
-            run,
-            num_dev_mentions=self._num_dev,
-            device=torch.device("cpu"),
-        ):
+        training, run = replace(self.training, **variation.training), Run()
+        examples = self.examples(insert_gold=training.insert_gold)
+        for _ in Fit(FitName(variation.kind, seed), examples, training, variation.model, run).validations():
             pass
         return run
 
     def run(self, variation: Variation) -> Point:
         runs = [self.fit(variation, seed) for seed in self.training.all_seeds]
-        mean, interval = mean_and_interval([max(row["dev_accuracy"] for row in run.history) for run in runs])
+        mean, interval = mean_and_interval([max(row.dev_accuracy for row in run.history) for run in runs])
         print(f"{variation.label}: {100 * mean:.2f} ± {100 * interval:.2f}", flush=True)
         return Point(variation, mean, interval)
 
@@ -239,8 +238,9 @@ def draw_f(bench: Bench, out: Path) -> None:
     for axes, kind, title in zip(figure.subplots(1, 2), kinds, titles, strict=True):
         variation = Variation(kind, kind=kind)
         run = bench.fit(variation, bench.training.seed)
-        model = LinkerModel(kind, variation.model, dimension=bench.inputs.words.vectors.shape[1])
-        model.load_state_dict(run.fits[str(FitName(kind, bench.training.seed))]["best"])
+        weights = run.tensors[f"{FitName(kind, bench.training.seed)}.best"]
+        model = LinkerModel(kind, variation.model, dimension=weights["A"].shape[0])
+        model.load_state_dict(weights)
         low, high = (-2.0, 6.0) if kind == "local" else (-12.0, 0.0)
         evidence = np.linspace(low, high, 200)
         grid = torch.tensor(np.stack(np.meshgrid(evidence, priors), axis=-1), dtype=torch.float32)
@@ -288,9 +288,9 @@ def compare_coreference(args: argparse.Namespace, out: Path) -> None:
 
 def compare_priors(args: argparse.Namespace, training: TrainingConfig, out: Path) -> None:
     """Accuracy on the validation documents of the best candidate by links, by anchors of the dump, by annotations."""
-    inputs = linker_inputs(KnowledgeBase(args.kb), CandidateConfig(first_candidates=1000), training)
+    train, dev = read_datasets(training.train), read_datasets(training.dev)
+    inputs = inputs_of(KnowledgeBase(args.kb), CandidateConfig(first_candidates=1000), training, train)
     annotations = inputs.counts
-    dev = [document for spec in training.dev for document in read_dataset(spec)]
     rates: dict[str, list[float]] = {}
     for document in dev:
         inputs.counts = MentionCounts()

@@ -16,46 +16,41 @@ from _harness import best_seconds, finish, parser_of
 
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking import batching, lbp
-from deeped_ray.linking.batching import Batch, EncodedDocument, encode_document
+from deeped_ray.linking import lbp
+from deeped_ray.linking.batching import Batch, EncodedDocument, collate, encode_document
+from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.model import LinkerModel, ModelConfig
+from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig
-from deeped_ray.training.fitting import encode, optimizer_of, train_epoch
+from deeped_ray.training.fitting import Examples, Fit
 
 AIDA_MENTIONS = 18_448
-CPU = torch.device("cpu")
 
 
-class RandomInputs:
-    """Stands for a knowledge base: vectors, and documents that refer to them."""
-
-    def __init__(self, *, dimension: int = 300, num_words: int = 50_000, num_entities: int = 100_000) -> None:
-        rng = np.random.default_rng(0)
-        self.word_vectors, self.entity_vectors = (
-            (rows := rng.standard_normal((count, dimension), dtype=np.float32))
-            / np.linalg.norm(rows, axis=1, keepdims=True)
-            for count in (num_words, num_entities)
-        )
-
-    def documents(self, count: int) -> list[EncodedDocument]:
-        """Mentions of a document share most of their words and some of their candidates, as in a news story."""
-        rng = np.random.default_rng(1)
-        made = []
-        # AIDA-train: median 13 mentions, mean 19.6, ninth decile 41
-        for n in np.clip(rng.lognormal(2.6, 0.87, count).astype(int), 1, 100):
-            text = rng.integers(0, len(self.word_vectors), 12 * n + 60)
-            starts = np.sort(rng.integers(0, len(text), n))
-            contexts = [text[max(0, start - 50) : start + 50] for start in starts]
-            pool = rng.integers(0, len(self.entity_vectors), max(7, 5 * n))
-            candidates = [rng.choice(pool, 7, replace=False).tolist() for _ in range(n)]
-            priors = [rng.dirichlet(np.ones(7)).tolist() for _ in range(n)]
-            made.append(encode_document(contexts, candidates, priors, [0] * n))
-        return made
-
-    def collate(self, documents: Sequence[EncodedDocument]) -> Batch:
-        return batching.collate(documents, self.word_vectors, self.entity_vectors)
+def random_examples(
+    count: int, *, dimension: int = 300, num_words: int = 50_000, num_entities: int = 100_000
+) -> Examples:
+    """Mentions of a document share most of their words and some of their candidates, as in a news story."""
+    rng = np.random.default_rng(0)
+    word_vectors, entity_vectors = (
+        (rows := rng.standard_normal((number, dimension), dtype=np.float32))
+        / np.linalg.norm(rows, axis=1, keepdims=True)
+        for number in (num_words, num_entities)
+    )
+    rng = np.random.default_rng(1)
+    made = []
+    # AIDA-train: median 13 mentions, mean 19.6, ninth decile 41
+    for n in np.clip(rng.lognormal(2.6, 0.87, count).astype(int), 1, 100):
+        text = rng.integers(0, num_words, 12 * n + 60)
+        starts = np.sort(rng.integers(0, len(text), n))
+        contexts = [text[max(0, start - 50) : start + 50] for start in starts]
+        pool = rng.integers(0, num_entities, max(7, 5 * n))
+        candidates = [rng.choice(pool, 7, replace=False).tolist() for _ in range(n)]
+        priors = [rng.dirichlet(np.ones(7)).tolist() for _ in range(n)]
+        made.append(encode_document(contexts, candidates, priors, [0] * n))
+    return Examples(train=made, dev=[], num_dev_mentions=0, word_vectors=word_vectors, entity_vectors=entity_vectors)
 
 
 class PlainDocument(NamedTuple):
@@ -143,30 +138,25 @@ def main() -> None:
     parser.add_argument("--model", choices=["local", "global"], default="global")
     args = parser.parse_args()
     if args.train:
-        lists = [args.train_candidates] if args.train_candidates else []
+        lists = CandidateLists([args.train_candidates] if args.train_candidates else [])
         inputs = LinkerInputs(KnowledgeBase(args.kb), CandidateConfig(), lists=lists)
-        documents, collate = encode(read_dataset(args.train), inputs), inputs.collate
-        vectors = inputs.words.vectors, inputs.entity_vectors
+        examples = Examples.of(read_dataset(args.train), [], inputs)
     else:
-        stand_in = RandomInputs()
-        documents, collate = stand_in.documents(args.documents), stand_in.collate
-        vectors = stand_in.word_vectors, stand_in.entity_vectors
+        examples = random_examples(args.documents)
+    documents, vectors = examples.train, (examples.word_vectors, examples.entity_vectors)
     tables = torch.from_numpy(np.array(vectors[0])), torch.from_numpy(np.array(vectors[1]))
     dimension = tables[0].shape[1]
-    config, training = ModelConfig(rounds=args.rounds, forms=args.forms), TrainingConfig()
-    torch.manual_seed(0)
-    model = LinkerModel(args.model, config, dimension=dimension)
-    batches = [collate([document]) for document in documents]
+    config = ModelConfig(rounds=args.rounds, forms=args.forms)
+    fit = Fit(FitName(args.model, 0), examples, TrainingConfig(), config, Run())
+    model = fit.model
+    batches = [collate([document], *vectors) for document in documents]
     plain = [plain_document(document, batch) for document, batch in zip(documents, batches, strict=True)]
     for alone, batch in zip(plain[:20], batches[:20], strict=True):
         ours_rho = torch.nn.functional.pad(model(batch).rho[0], (0, 7 - batch.candidates.shape[2]), value=-1e30)
         torch.testing.assert_close(plain_rho(model, alone, tables), ours_rho, atol=1e-3, rtol=1e-4)
     num_mentions = sum(map(len, documents))
 
-    optimizer = optimizer_of(model, training)
-    seconds = best_seconds(
-        lambda: train_epoch(model, optimizer, documents, collate, training, (0, 1), (1e-4, 1e-4), CPU)
-    )
+    seconds = best_seconds(lambda: fit.train_epoch(1, (1e-4, 1e-4)))
     # a quarter of the documents is enough to know the pace of one at a time
     some = plain[::4]
     plain_seconds = best_seconds(lambda: plain_epoch(model, some, tables), repeats=2)

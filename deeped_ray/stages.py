@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import yaml
 
-from deeped_ray.batch.link import CorpusLinkingConfig, link_corpus
+from deeped_ray.batch.config import CorpusLinkingConfig
+from deeped_ray.batch.link import link_corpus
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings.config import Methods, ShardConfig, SubsetConfig

@@ -148,8 +148,8 @@ def _hash_stretches(codes: npt.NDArray[np.uint32], starts: Ints, ends: Ints) -> 
     over the text, moved to its start by the inverse of _BASE, which is odd and therefore has one.
     """
     powers, inverses = _powers(1 << max(len(codes).bit_length(), 16))  # most texts share one table
-    running = np.append(np.uint64(0), np.cumsum(_mix(codes.astype(np.uint64) + _OFFSET) * powers[: len(codes)]))
-    return _mix((running[ends] - running[starts]) * inverses[starts])
+    running = np.append(np.uint64(0), np.cumsum(mix64(codes.astype(np.uint64) + _OFFSET) * powers[: len(codes)]))
+    return mix64((running[ends] - running[starts]) * inverses[starts])
 
 
 @functools.lru_cache(maxsize=2)
@@ -161,7 +161,7 @@ def _powers(count: int) -> tuple[Hashes, Hashes]:
     return up, down
 
 
-def _mix(values: Hashes) -> Hashes:
+def mix64(values: Hashes) -> Hashes:
     """Every bit of the result depends on every bit of the value (splitmix64)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -31,6 +31,13 @@ class DeepEdError(Exception):
         return redacted(super().__str__())
 
 
+def require_at_least(least: int | float, config: object, *names: str) -> None:
+    """Refuse a setting that is too small, by its name."""
+    for name in names:
+        if getattr(config, name) < least:
+            raise DeepEdError(f"`{name}` must be at least {least}, not {getattr(config, name)}.")
+
+
 class Link(NamedTuple):  # a tuple is made in half the time of a frozen dataclass, and a dump has hundreds of millions
     """A hyperlink in a page's plain text; offsets are characters, end exclusive."""
 
@@ -121,11 +128,6 @@ class Prediction:
     def probability(self) -> float:
         """Probability of the entity; 0 if the mention is not linked."""
         return self.entity.probability if self.entity else 0.0
-
-    @property
-    def best(self) -> Candidate | None:
-        """The old name of `entity`."""
-        return self.entity
 
     def at_least(self, threshold: float) -> "Prediction":
         """The same prediction, or one without an entity if its probability is below the threshold."""

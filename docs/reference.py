@@ -83,7 +83,8 @@ def _sections() -> Iterator[str]:
 
 def _commands() -> Iterator[str]:
     yield _COMMANDS
-    for command, configs in {"relatedness": [RelatednessConfig], "plan": [Workload, Cluster]}.items():
+    commands: dict[str, list[type[Any]]] = {"relatedness": [RelatednessConfig], "plan": [Workload, Cluster]}
+    for command, configs in commands.items():
         yield f"### deeped {command}\n"
         flags = {name: _flag(name) for config in configs for name in flags_of(config)}
         yield from _tables(configs, flags)

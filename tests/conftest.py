@@ -64,6 +64,7 @@ def local_ray_session(s3_server: S3, tmp_path_factory: pytest.TempPathFactory) -
             object_store_memory=200 * 2**20,
             log_to_driver=False,
             logging_level=logging.ERROR,
+            _system_config={"metrics_report_interval_ms": 1000},  # else what is counted is exported after ten seconds
         )
     yield
     for actor in ray.util.list_named_actors(all_namespaces=True):  # Ray Train leaves one, for which a raylet waits 30 s

@@ -229,7 +229,7 @@ def test_an_archive_that_leads_backwards_is_refused(tmp_path: Path) -> None:
     info = tarfile.TarInfo("s/RawText/d")
     info.size = -1024
     (tmp_path / "s.tar.gz").write_bytes(gzip.compress(info.tobuf(tarfile.GNU_FORMAT)))
-    with pytest.raises(DeepEdError, match="is no tar archive"):
+    with pytest.raises(DeepEdError, match="is not a tar archive"):
         read_dataset(f"wned:{tmp_path / 's.tar.gz'}")
 
 

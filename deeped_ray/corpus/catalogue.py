@@ -9,7 +9,6 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deeped_ray.corpus.titles import Names, Resolution, entity_of_page
 from deeped_ray.corpus.wikidump import ARTICLES
@@ -27,20 +26,15 @@ def write(
     num_words: npt.NDArray[np.int64],
     is_person: npt.NDArray[np.bool_],
 ) -> None:
-    table, num_entities = resolution.table, resolution.num_entities
-    rows = table.take(pa.array(resolution.row_of_entity))
-    redirects = (table["redirect"].to_numpy() > 0) & (resolution.entity_of_row >= 0)
+    num_entities = resolution.num_entities
+    rows = resolution.table.take(pa.array(resolution.row_of_entity))
     entities = pa.table(
         {
             "entity_id": pa.array(np.arange(num_entities), pa.int32()),
             "title": rows["title"].cast(pa.large_string()),
             "page_id": rows["page_id"],
             "has_page": np.arange(num_entities) < resolution.num_pages,
-            "is_list": pc.match_substring_regex(
-                rows["title"], r"^(List of|Lists of|Liste |Liste$|Lista |Lijst van|Список )"
-            ),
             "is_person": is_person,
-            "num_redirects": np.bincount(resolution.entity_of_row[redirects], minlength=num_entities),
             "num_links": num_links,
             "num_words": num_words,
         }

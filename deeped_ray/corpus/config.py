@@ -6,11 +6,10 @@ from typing import Annotated
 
 from deeped_ray.corpus.priors import MergeRule
 from deeped_ray.running.config import FLAG
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import require_at_least
 
 LOT = 250_000
 """Names, or distinct (mention, entity) pairs, that a task holds before it spills them."""
-_LEAST = {"min_word_count": 1, "link_window": 2, "memory_gib": 0.5}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +47,10 @@ class CorpusConfig:
     strict: Annotated[bool, "fail when a stretch of the dump is damaged, instead of skipping it"] = False
 
     def __post_init__(self) -> None:
-        for name in ("min_word_count", "link_window", "min_links_without_page", "memory_gib", "shard_mb", "partitions"):
-            if getattr(self, name) < (least := _LEAST.get(name, 0)):
-                raise DeepEdError(f"`{name}` must be at least {least}, not {getattr(self, name)}.")
+        require_at_least(1, self, "min_word_count")
+        require_at_least(2, self, "link_window")
+        require_at_least(0.5, self, "memory_gib")
+        require_at_least(0, self, "min_links_without_page", "shard_mb", "partitions")
 
     @property
     def memory_bytes(self) -> int:

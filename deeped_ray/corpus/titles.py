@@ -140,14 +140,11 @@ def _follow(hashes: npt.NDArray[np.uint64], redirects: npt.NDArray[np.uint64]) -
 
 
 def join(folder: Path, resolution: Resolution) -> None:
-    """The index of all titles that lead to an entity, and the list of disambiguation pages."""
-    table = resolution.table
+    """The index of all titles that lead to an entity."""
     leads = np.flatnonzero(resolution.entity_of_row >= 0)
-    names = table.take(pa.array(leads))
+    names = resolution.table.take(pa.array(leads))
     write_hashed_strings(folder, "titles", names["hash"].to_numpy(), names["title"])
     np.save(folder / "titles.entities.npy", resolution.entity_of_row[leads])
-    disambiguations = table.filter(pc.and_(table["is_disambiguation"], pc.equal(table["redirect"], _NO_REDIRECT)))
-    pq.write_table(disambiguations.select(["page_id", "title"]), folder / "disambiguations.parquet")
 
 
 def entity_of_page(page_id: int, page_ids: npt.NDArray[np.int64]) -> int | None:

@@ -8,7 +8,7 @@ import torch
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
 from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.running.config import FLAG, JOB_FLAG
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, require_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +44,8 @@ class ShardConfig:
     num_gpus: Annotated[float, "GPUs per task. A fraction lets several tasks share one.", FLAG] = 0.0
 
     def __post_init__(self) -> None:
-        if min(self.shard_words, self.shard_entities, self.block_entities) < 1 or self.num_gpus < 0:
-            raise DeepEdError(
-                "`shard_words`, `shard_entities` and `block_entities` must be at least 1, `num_gpus` at least 0."
-            )
+        require_at_least(1, self, "shard_words", "shard_entities", "block_entities")
+        require_at_least(0, self, "num_gpus")
         if self.device == "cuda" and not self.num_gpus:
             raise DeepEdError("`device` cuda needs GPUs for its tasks: give --num-gpus, for example 0.5.")
 

@@ -14,7 +14,7 @@ from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS, WordCounts
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hashes_of
-from deeped_ray.text import content_words
+from deeped_ray.text import content_words, mix64
 
 NOTHING, TITLE_ONLY, PAGE, LINKS, PAGE_AND_LINKS, NOT_TRAINED = range(6)
 EVIDENCE_NAMES = ("nothing", "title only", "page", "links", "page and links", "not trained")
@@ -126,17 +126,10 @@ def fingerprints(
     with np.errstate(over="ignore"):
         for salt, bags in enumerate(evidence, start=1):
             # the sum does not depend on the order of words; mixing keeps equal sums of other cells from cancelling
-            cells = _mix(
+            cells = mix64(
                 word_hashes[bags.rows] + bags.counts.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(salt)
             )
             sums = np.zeros(len(bags), dtype=np.uint64)
             np.add.at(sums, bags.owners, cells)
-            total = _mix(total ^ sums)
+            total = mix64(total ^ sums)
     return total
-
-
-def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of splitmix64."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.config import JOB_FLAG
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, require_at_least
 
 _AT = 10
 _BLOCK = 500_000
@@ -27,8 +27,7 @@ class RecallConfig:
     recall_seed: Annotated[int, "seed of the draw"] = 0
 
     def __post_init__(self) -> None:
-        if self.recall_queries < 1:
-            raise DeepEdError("`recall_queries` must be at least 1.")
+        require_at_least(1, self, "recall_queries")
 
 
 def index_recall(kb: KnowledgeBase, config: RecallConfig) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from deeped_ray.embeddings.evidence import NOTHING, Evidence
 from deeped_ray.embeddings.objective import WordBag, draw, gradient, project
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, require_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +37,9 @@ class ReferenceConfig:
     seed: Annotated[int, "seed of the random numbers. Each entity adds its title to it."] = 0
 
     def __post_init__(self) -> None:
-        if min(self.num_positives, self.num_negatives) < 1 or self.page_steps < 0 or self.link_steps < -1:
-            raise DeepEdError(
-                "Positives and negatives must be at least 1, steps at least 0 (`link_steps` at least -1)."
-            )
+        require_at_least(1, self, "num_positives", "num_negatives")
+        require_at_least(0, self, "page_steps")
+        require_at_least(-1, self, "link_steps")
         if self.learning_rate <= 0 or self.gamma <= 0:
             raise DeepEdError("`learning_rate` and `gamma` must be positive.")
 

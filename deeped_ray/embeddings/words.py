@@ -21,7 +21,7 @@ from deeped_ray.running.progress import Progress
 from deeped_ray.storage.compressed import READ_ERRORS, open_decompressed
 from deeped_ray.storage.location import Address, Location
 from deeped_ray.text import is_content_word
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, require_at_least
 
 Vectors = npt.NDArray[np.float32]
 
@@ -42,8 +42,8 @@ class WordVectorConfig:
     ] = 0.75
 
     def __post_init__(self) -> None:
-        if self.dimension < 2 or self.ppmi_window < 1:
-            raise DeepEdError("`dimension` must be at least 2 and `ppmi_window` at least 1.")
+        require_at_least(2, self, "dimension")
+        require_at_least(1, self, "ppmi_window")
 
 
 # -- pretrained files

@@ -1,5 +1,7 @@
 """Data sets by name: `aida:FILE`, `wned:FOLDER`, `jsonl:FILE`, and the mini encyclopedia's own documents."""
 
+from collections.abc import Iterable
+
 from deeped_ray.evaluation.aida import read_aida
 from deeped_ray.evaluation.jsonl import read_jsonl
 from deeped_ray.evaluation.wned import read_wned, wned_annotations
@@ -28,16 +30,15 @@ def read_dataset(spec: str, *, with_unlinked: bool = False) -> list[Document]:
     return documents
 
 
+def read_datasets(specs: Iterable[str]) -> list[Document]:
+    """All documents of several data sets, in order."""
+    return [document for spec in specs for document in read_dataset(spec)]
+
+
 def dataset_path(spec: str) -> Location:
     """The file that tells one data set from another: the one with its annotations."""
     kind, path = _parse(spec)
     return Location(wned_annotations(path.local())) if kind == "wned" else path
-
-
-def absolute_spec(spec: str) -> str:
-    """The same data set for a process in another folder."""
-    kind, path = _parse(spec)
-    return spec if kind == "mini" else f"{kind}:{path}"
 
 
 def _parse(spec: str) -> tuple[str, Location]:

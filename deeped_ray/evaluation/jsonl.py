@@ -3,9 +3,8 @@
     {"name": "d1", "text": "Scotland beat Australia.", "mentions": [{"start": 0, "end": 8, "title": "Scotland"}]}
 
 `start` and `end` count characters, end exclusive, as in `deeped link --spans` and in the endpoint's `spans`. A `title` of
-null marks a mention of something outside Wikipedia: it is left out, as AIDA's are. Other keys are passed over, and
-`"entity": {"title": ...}` stands for a title. So what `POST /link` answers, with the text added, is a document: corrected by
-hand it is a data set.
+null marks a mention of something outside Wikipedia, which is left out. Other keys are ignored, and `"entity": {"title": ...}`
+works as a title. So an answer of `POST /link`, with the text added and its mistakes corrected, is a training document.
 """
 
 import json
@@ -33,10 +32,10 @@ def _document(line: str, *, name: str, where: str) -> Document:
         name, text, rows = str(row.get("name", name)), row["text"], row["mentions"]
         mentions = [(mention["start"], mention["end"], _title(mention)) for mention in rows]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        problem = f"no {error}" if isinstance(error, KeyError) else f"found {line[:60]!r}"
+        problem = f"missing {error}" if isinstance(error, KeyError) else f"found {line[:60]!r}"
         raise DeepEdError(f"{where}: {problem}; {_EXPECTED}.") from error
     if not isinstance(text, str):
-        raise DeepEdError(f"{where}: found text {str(text)[:40]!r}, which is no string; {_EXPECTED}.")
+        raise DeepEdError(f"{where}: found text {str(text)[:40]!r}, which is not a string; {_EXPECTED}.")
     for start, end, title in mentions:
         if type(start) is not int or type(end) is not int or not 0 <= start < end <= len(text):
             raise DeepEdError(

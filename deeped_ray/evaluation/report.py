@@ -17,7 +17,7 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.linker import Linker, LinkerKind
 from deeped_ray.running.config import FLAG, JOB_FLAG
-from deeped_ray.types import DeepEdError, Document, Prediction
+from deeped_ray.types import DeepEdError, Document, Prediction, require_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +40,7 @@ class EvaluationConfig:
     ] = 0
 
     def __post_init__(self) -> None:
-        if self.explain < 0:
-            raise DeepEdError(f"`explain` must be at least 0, not {self.explain}.")
+        require_at_least(0, self, "explain")
 
     @property
     def datasets(self) -> tuple[str, ...]:

@@ -33,17 +33,17 @@ def read_wned(path: Path) -> Iterator[Document]:
     try:
         files = _files_of_archive(path) if path.is_file() else _files_of_folder(path)
     except tarfile.TarError as error:
-        raise DeepEdError(f"{path} is no tar archive; {_LAYOUT}.") from error
+        raise DeepEdError(f"{path} is not a tar archive; {_LAYOUT}.") from error
     except (OSError, EOFError, zlib.error) as error:
         raise DeepEdError(f"Cannot read {path}: {error}; {_LAYOUT}.") from error
     name = _annotations(path, files)
     if b"<!DOCTYPE" in files[name] or b"\0" in files[name]:
         # entities could expand to gigabytes, or to files of this machine; UTF-16, with its zeros, could hide the word
-        raise DeepEdError(f"{path}: {name} declares a document type (<!DOCTYPE) or is not in UTF-8: it is not read.")
+        raise DeepEdError(f"{path}: {name} declares a document type (<!DOCTYPE) or is not in UTF-8. Neither is read.")
     try:
         root = ElementTree.fromstring(files[name])
     except ElementTree.ParseError as error:
-        raise DeepEdError(f"{path}: {name} is no XML: {error}.") from error
+        raise DeepEdError(f"{path}: {name} is not XML: {error}.") from error
     for element in root.iter("document"):
         yield _read_document(element, files, where=f"{path}, {name}")
 
@@ -90,7 +90,7 @@ def _members(archive: tarfile.TarFile, path: Path) -> list[tarfile.TarInfo]:
     for member in archive:
         size += member.size
         if member.size < 0:  # some Pythons read the same place for ever
-            raise tarfile.ReadError("a member of less than no bytes")
+            raise tarfile.ReadError("a member with a negative size")
         if size > MAX_ARCHIVE_BYTES:
             raise DeepEdError(f"{path} unpacks to more than {MAX_ARCHIVE_BYTES:,} bytes; {_LAYOUT}.")
         if member.isfile():
@@ -126,8 +126,8 @@ def _find(surface: str, text: str, offset: int, *, name: str) -> tuple[int, int]
         if spans:
             # Differs from the authors' code, which takes the first from offset - 10 on and so never one further back
             return min(spans, key=lambda span: abs(span[0] - offset))
-    # it stays a mention, of whatever stands there: a data set must not shrink by what we cannot find
-    log.warning("%s: mention %r is nowhere in the text; offset %d is taken as it is", name, surface, offset)
+    # it stays a mention, so that the data set has as many as its authors counted
+    log.warning("%s: mention %r is not in the text, so its offset %d is used as given", name, surface, offset)
     return min(offset, len(text)), min(offset + len(surface), len(text))
 
 

@@ -47,12 +47,6 @@ class EncodedDocument:
     def __len__(self) -> int:
         return len(self.gold)
 
-    def without_gold(self, rows: Sequence[int]) -> "EncodedDocument":
-        """The same document, with these mentions only as company for the others."""
-        gold = self.gold.copy()
-        gold[list(rows)] = -1
-        return replace(self, gold=gold)
-
 
 def encode_document(
     contexts: Sequence[Ints],
@@ -124,15 +118,14 @@ class Batch:
 
     def one_by_one(self) -> Iterator[tuple[EncodedDocument, Float[Tensor, "_ d"], Float[Tensor, "_ d"]]]:
         """Every document with the vectors of its entities and of its words."""
-        return zip(self.documents, *self._vectors(), strict=True)
-
-    def _vectors(self) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        num_entities, num_words = [len(d.entities) for d in self.documents], [len(d.words) for d in self.documents]
-        return self.entity_vectors.split(num_entities), self.word_vectors.split(num_words)
+        entities = self.entity_vectors.split([len(document.entities) for document in self.documents])
+        words = self.word_vectors.split([len(document.words) for document in self.documents])
+        return zip(self.documents, entities, words, strict=True)
 
     @cached_property
     def padded(self) -> Padded:
-        entities, words = (pad_sequence(list(vectors), batch_first=True) for vectors in self._vectors())
+        _, *vectors = zip(*self.one_by_one(), strict=True)
+        entities, words = (pad_sequence(list(each), batch_first=True) for each in vectors)
         candidates, context, num_words = (
             torch.from_numpy(_stack([getattr(document, name) for document in self.documents])).to(entities.device)
             for name in ("candidates", "context", "num_words")

@@ -75,9 +75,7 @@ def _read_ppr(path: Location) -> Iterator[tuple[tuple[str, int], tuple[str, list
         cells = line.split("\t")
         if number == 1:
             if cells != _HEADER:
-                raise DeepEdError(
-                    f"{path} is not a ppr file: expected columns {', '.join(_HEADER)}, found {line[:60]!r}."
-                )
+                raise DeepEdError(f"{path} is not a ppr file: expected {', '.join(_HEADER)}, found {line[:60]!r}.")
             continue
         try:
             document_id, place, surface, _, _, listed = cells

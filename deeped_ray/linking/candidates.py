@@ -11,7 +11,7 @@ import numpy.typing as npt
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.embeddings.words import Words
 from deeped_ray.text import tokenize
-from deeped_ray.types import DeepEdError, Mention
+from deeped_ray.types import DeepEdError, Mention, require_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +28,10 @@ class CandidateConfig:
     ] = "words"
 
     def __post_init__(self) -> None:
-        if self.context_words < 2 or self.num_candidates < 1 or min(self.kept_by_prior, self.kept_by_context) < 0:
-            raise DeepEdError("--context-words must be at least 2 and at least one candidate must be kept.")
-        if self.first_candidates < self.num_candidates:
-            raise DeepEdError("--first-candidates must be at least --kept-by-prior plus --kept-by-context.")
+        require_at_least(2, self, "context_words")
+        require_at_least(0, self, "kept_by_prior", "kept_by_context")
+        if not 1 <= self.num_candidates <= self.first_candidates:
+            raise DeepEdError("`kept_by_prior` plus `kept_by_context` must be 1 to `first_candidates`.")
 
     @property
     def num_candidates(self) -> int:

@@ -44,7 +44,7 @@ class LinkerInputs:
         kb: KnowledgeBase,
         config: CandidateConfig,
         *,
-        lists: Sequence[str] = (),
+        lists: CandidateLists | None = None,
         counts: Path | None = None,
         names: NameSearch | None = None,
     ) -> None:
@@ -52,9 +52,9 @@ class LinkerInputs:
         self._kb, self.config, self.names = kb, config, names
         corpus = kb.open("corpus")
         self.mentions = MentionTable(corpus)
-        self.lists = CandidateLists(lists)
+        self.lists = lists or CandidateLists([])
         named = [(candidate.title, candidate.page_id) for candidate in self.lists.all_candidates()]
-        self.catalogue = ExtendedCatalogue(corpus, dict.fromkeys(named)) if lists else Catalogue(corpus)
+        self.catalogue = ExtendedCatalogue(corpus, dict.fromkeys(named)) if named else Catalogue(corpus)
         self.counts = MentionCounts.read(counts, self.catalogue) if counts and counts.exists() else MentionCounts()
 
     # the prior alone needs neither words nor vectors, so that it can be looked at before they are made
@@ -126,7 +126,8 @@ class LinkerInputs:
     ) -> list[tuple[Window, EncodedDocument]]:
         """The document in windows that are linked jointly; most have one, a document without mentions has none.
 
-        `insert_gold` puts the right entity last where pruning lost it: for training only.
+        A mention that two windows see has its gold entity only in the window that answers it. `insert_gold` puts the gold
+        entity last where pruning lost it: for training only.
         """
         if not document.mentions:
             return []
@@ -155,7 +156,10 @@ class LinkerInputs:
                 kept[len(kept) - len(lost) :] = lost
         entities = [[candidate.entity_id for candidate in candidates] for candidates in chosen]
         priors = [[candidate.prior for candidate in candidates] for candidates in chosen]
-        gold = [row.index(id_) if id_ in row else -1 for row, id_ in zip(entities, golds, strict=True)]
+        gold = [
+            row.index(id_) if is_answered and id_ in row else -1
+            for row, id_, is_answered in zip(entities, golds, window.is_answered, strict=True)
+        ]
         return encode_document(contexts, entities, priors, gold)
 
     def collate(self, documents: Sequence[EncodedDocument]) -> Batch:

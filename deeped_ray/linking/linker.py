@@ -19,6 +19,7 @@ from deeped_ray.embeddings.name_search import NameSearch
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, Part
 from deeped_ray.linking.batching import EncodedDocument, similar_sizes
+from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, Span
 from deeped_ray.linking.inputs import LinkerInputs, Window
@@ -76,11 +77,13 @@ class Linker:
         kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(kb)
         if kind == "prior":
             counts = kb.open("linker").path / MENTION_COUNTS if lists and "linker" in kb else None
-            return cls(LinkerInputs(kb, ALL_BY_PRIOR, lists=lists, counts=counts), None, detection=detection)
+            inputs = LinkerInputs(kb, ALL_BY_PRIOR, lists=CandidateLists(lists), counts=counts)
+            return cls(inputs, None, detection=detection)
         part = kb.open("linker")
         config = CandidateConfig(**part.config["candidates"])
         names = NameSearch.open(kb) if resembling and "index" in kb else None
-        inputs = LinkerInputs(kb, config, lists=lists, counts=part.path / MENTION_COUNTS, names=names)
+        counts = part.path / MENTION_COUNTS
+        inputs = LinkerInputs(kb, config, lists=CandidateLists(lists), counts=counts, names=names)
         return cls._fitted(part, kind, inputs, weights_path(part.path, kind), detection=detection)
 
     @classmethod

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from deeped_ray.linking import attention, kernels, lbp
 from deeped_ray.linking.batching import Batch
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, require_at_least
 
 _LOWEST = -1e30
 ModelKind = Literal["local", "global"]
@@ -67,13 +67,12 @@ class ModelConfig:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         if not 0 < self.damping <= 1:
-            raise DeepEdError(f"--damping must lie in (0, 1], not {self.damping}.")
-        if min(self.local_kept_words, self.global_kept_words) < 1 + bool(self.drops_last_word):
-            raise DeepEdError("At least one context word must be kept.")
-        if min(self.rounds, self.hidden_units, self.hidden_layers or 0) < 1:
-            raise DeepEdError("--rounds, --hidden-units and --hidden-layers must be at least 1.")
-        if self.psi_scale <= 0 or self.max_norm < 0:
-            raise DeepEdError("--psi-scale must be positive and --max-norm must not be negative.")
+            raise DeepEdError(f"`damping` must be above 0 and at most 1, not {self.damping}.")
+        if self.psi_scale <= 0:
+            raise DeepEdError(f"`psi_scale` must be above 0, not {self.psi_scale}.")
+        require_at_least(1 + bool(self.drops_last_word), self, "local_kept_words", "global_kept_words")
+        require_at_least(1, self, "rounds", "hidden_units", "hidden_layers")
+        require_at_least(0, self, "max_norm")
 
     def kept_words(self, kind: ModelKind) -> int:
         """R, as the variant counts it."""

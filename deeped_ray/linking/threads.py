@@ -13,7 +13,7 @@ import torch
 
 @contextmanager
 def document_threads(number: int) -> Iterator[ThreadPoolExecutor]:
-    """A pool of `number` threads, torch's own number before and after."""
+    """A pool of `number` threads; torch itself has one meanwhile, and `number` afterwards."""
     torch.set_num_threads(1)
     try:
         with ThreadPoolExecutor(number) as pool:

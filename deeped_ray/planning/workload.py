@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 
 from deeped_ray.running.config import FLAG
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, require_at_least
 
 GIB, GB = 2**30, 1e9
 
@@ -37,8 +37,7 @@ class Workload:
             raise DeepEdError("Give --pages, or --preset enwiki.")
         if min(value for value in asdict(self).values() if not isinstance(value, str | None)) < 0:
             raise DeepEdError("Sizes must not be negative.")
-        if min(self.dimension, self.seeds) < 1:
-            raise DeepEdError("--dimension and --seeds must be at least 1.")
+        require_at_least(1, self, "dimension", "seeds")
 
     @property
     def num_pages(self) -> int:
@@ -82,10 +81,11 @@ class Cluster:
     speed: Annotated[float, "speed of a core, as a multiple of the machine's that was measured"] = 1.0
 
     def __post_init__(self) -> None:
-        if min(self.nodes, self.cores_per_node) < 1 or self.gpus < 0:
-            raise DeepEdError("`nodes` and `cores_per_node` must be at least 1, `gpus` at least 0.")
-        if self.memory_per_node_gib <= 0 or self.memory_gib < 0.5 or self.speed <= 0:
-            raise DeepEdError("`memory_per_node_gib` and `speed` must be positive, `memory_gib` at least 0.5.")
+        require_at_least(1, self, "nodes", "cores_per_node")
+        require_at_least(0, self, "gpus")
+        require_at_least(0.5, self, "memory_gib", "memory_per_node_gib")
+        if self.speed <= 0:
+            raise DeepEdError(f"`speed` must be above 0, not {self.speed}.")
 
     @property
     def cores(self) -> int:

@@ -9,6 +9,7 @@ over several dataclasses: a field whose type is a dataclass is a group, and the 
 """
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
 import types
@@ -206,8 +207,9 @@ def _checked(setting: Setting, value: Any, key: str) -> Any:
         if value in get_args(kind):
             return value
         raise DeepEdError(f"{key} is {value!r}: expected {', '.join(map(str, get_args(kind)))}.")
-    if kind is float and type(value) is int:
-        return float(value)
+    if kind is float and type(value) in (int, str):  # YAML takes 1e-4 for text
+        with contextlib.suppress(ValueError):
+            return float(value)
     if type(value) is not kind:
         raise DeepEdError(f"{key} is {value!r}: expected {_EXPECTED[kind]}.")
     return value

@@ -1,11 +1,11 @@
-"""How the model is fitted, on what, and by whom."""
+"""Settings of training: how the models are fitted, to which documents, by how many workers."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from deeped_ray.linking.model import ModelKind
 from deeped_ray.running.config import FLAG
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, require_at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +29,9 @@ class TrainingConfig:
         " drop (paper): to it once validation accuracy passes `late_accuracy`",
     ] = "decay"
     learning_rate: Annotated[float, "Adam's learning rate; the paper's is 1e-4"] = 1e-2
-    final_learning_rate: Annotated[float, "learning rate in the end; the paper's is 1e-5"] = 5e-4
+    final_learning_rate: Annotated[float, "learning rate at the end; the paper's is 1e-5"] = 5e-4
     matrix_rate: Annotated[
-        float, "learning rate of full A, B, C as a share of the others': as fast as these, they learn AIDA by heart"
+        float, "learning rate of full A, B, C as a share of the other weights' rate; at 1 they learn AIDA by heart"
     ] = 0.03
     late_accuracy: Annotated[float, "validation accuracy at which the schedule `drop` drops"] = 0.9
     epochs: Annotated[int, "most passes over the training documents; the paper's: 1250"] = 6
@@ -47,16 +47,13 @@ class TrainingConfig:
     ] = 1
 
     def __post_init__(self) -> None:
-        if min(self.epochs, self.validate_every, self.patience, self.documents_per_step, self.seeds) < 1:
-            raise DeepEdError(
-                "Epochs, --validate-every, --patience, --documents-per-step and --seeds must be at least 1."
-            )
+        require_at_least(1, self, "epochs", "validate_every", "patience", "documents_per_step", "seeds")
+        require_at_least(0, self, "learning_rate")
+        for name in ("margin", "final_learning_rate", "matrix_rate"):
+            if getattr(self, name) <= 0:
+                raise DeepEdError(f"`{name}` must be above 0, not {getattr(self, name)}.")
         if self.train_candidates and not self.dev_candidates:
-            raise DeepEdError("--train-candidates without --dev-candidates: both sets must be seen alike.")
-        if min(self.margin, self.final_learning_rate, self.matrix_rate) <= 0 or self.learning_rate < 0:
-            raise DeepEdError(
-                "--margin, --final-learning-rate and --matrix-rate must be positive, --learning-rate not negative."
-            )
+            raise DeepEdError("`train_candidates` is set, but not `dev_candidates`. Set both or neither.")
 
     @property
     def kinds(self) -> list[ModelKind]:
@@ -69,13 +66,15 @@ class TrainingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerConfig:
-    """Ray Train's workers; changes nothing in the result but rounding."""
+    """Ray Train's workers. They change nothing in the result but rounding."""
 
     num_workers: Annotated[int, "data-parallel workers"] = 1
-    cpus_per_worker: Annotated[int, "CPUs of each worker; 0: what the largest node has, shared out, up to 8"] = 0
+    cpus_per_worker: Annotated[
+        int, "CPUs of each worker; 0: those of the largest node, shared out among the workers, up to 8"
+    ] = 0
     use_gpu: Annotated[bool, "give every worker a GPU"] = False
-    max_failures: Annotated[int, "lost workers to survive by going back to the last checkpoint"] = 3
+    max_failures: Annotated[int, "how often a lost worker is replaced, from the last checkpoint"] = 3
 
     def __post_init__(self) -> None:
-        if self.num_workers < 1 or self.cpus_per_worker < 0:
-            raise DeepEdError("--num-workers must be at least 1 and --cpus-per-worker must not be negative.")
+        require_at_least(1, self, "num_workers")
+        require_at_least(0, self, "cpus_per_worker", "max_failures")

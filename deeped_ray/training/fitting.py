@@ -1,143 +1,174 @@
-"""Fits one model: loss, schedule, validation, and a state that can be saved at every validation (sections 4, 5, 7)."""
+"""Fits one model: loss, learning rate, steps, validation (sections 4, 5, 7)."""
 
-import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed
-from safetensors.torch import load_file, save_file
 
-from deeped_ray.linking.batching import Batch, EncodedDocument, similar_sizes
+from deeped_ray.linking.batching import Batch, EncodedDocument, collate, similar_sizes
 from deeped_ray.linking.inputs import LinkerInputs
-from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, Scores, cross_entropy, margin_loss
+from deeped_ray.linking.model import LinkerModel, ModelConfig, Scores, cross_entropy, margin_loss
 from deeped_ray.linking.threads import document_threads
 from deeped_ray.running.progress import Progress
+from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig
+from deeped_ray.training.history import Validation
 from deeped_ray.types import Document
 
 # documents of a step are of similar size, drawn from this many steps' documents at a time
 STEPS_PER_POOL = 16
 # weight of the loss on the unary score, where the prior takes part in it
 UNARY_WEIGHT = 0.5
-Tensors = dict[str, torch.Tensor]
-Collate = Callable[[Sequence[EncodedDocument]], Batch]
+Gradients = Sequence[torch.Tensor | None]
 
 
-class FitName(NamedTuple):
-    """Which of a run's models."""
+@dataclass(frozen=True, kw_only=True)
+class Examples:
+    """What a model is fitted to and validated on."""
 
-    kind: ModelKind
-    seed: int
+    train: Sequence[EncodedDocument]
+    dev: Sequence[EncodedDocument]
+    num_dev_mentions: int
+    """All that are annotated, also those whose gold entity is not a candidate."""
+    word_vectors: npt.NDArray[np.float32]
+    entity_vectors: npt.NDArray[np.float32]
 
-    def __str__(self) -> str:
-        return f"{self.kind}.{self.seed}"
-
-
-@dataclass
-class Run:
-    """Everything a checkpoint holds: the state of each model's fit and the history of validations."""
-
-    fits: dict[str, dict[str, Tensors]] = field(default_factory=dict)
-    """Name of a fit -> "last", "best", "optimizer" -> named tensors."""
-    history: list[dict[str, Any]] = field(default_factory=list)
-
-    def save(self, folder: Path) -> None:
-        for name, states in self.fits.items():
-            for state, tensors in states.items():
-                contiguous = {key: tensor.contiguous() for key, tensor in tensors.items()}
-                save_file(contiguous, folder / f"{name}.{state}.safetensors")
-        (folder / "history.json").write_text(json.dumps(self.history))
-
-    def load(self, folder: Path) -> None:
-        self.history = json.loads((folder / "history.json").read_text())
-        for path in folder.glob("*.safetensors"):
-            name, state, _ = path.name.rsplit(".", 2)
-            self.fits.setdefault(name, {})[state] = load_file(path)
-
-    def validations(self, name: FitName) -> list[dict[str, Any]]:
-        return [row for row in self.history if (row["model"], row["seed"]) == name]
+    @classmethod
+    def of(
+        cls, train: Sequence[Document], dev: Sequence[Document], inputs: LinkerInputs, *, insert_gold: bool = False
+    ) -> "Examples":
+        # by its number a training document is kept from seeing its own annotations in the priors
+        return cls(
+            train=[e for i, d in enumerate(train) for _, e in inputs.encode(d, number=i, insert_gold=insert_gold)],
+            dev=[e for d in dev for _, e in inputs.encode(d)],
+            num_dev_mentions=sum(len(document.mentions) for document in dev),
+            word_vectors=inputs.words.vectors,
+            entity_vectors=inputs.entity_vectors,
+        )
 
 
-def encode(
-    documents: Sequence[Document], inputs: LinkerInputs, *, are_counted: bool = False, insert_gold: bool = False
-) -> list[EncodedDocument]:
-    """Documents in the linker's windows; a mention seen by two has its gold entity in the one that answers.
+class Fit:
+    """One model, its optimiser, and what it is fitted to."""
 
-    `are_counted` says that priors know the documents' annotations, and must not use them.
-    """
-    encoded = []
-    for number, document in enumerate(documents):
-        for window, seen in inputs.encode(document, number=number if are_counted else None, insert_gold=insert_gold):
-            encoded.append(seen.without_gold([i for i, answered in enumerate(window.is_answered) if not answered]))
-    return encoded
+    def __init__(
+        self, name: FitName, examples: Examples, training: TrainingConfig, config: ModelConfig, run: Run
+    ) -> None:
+        """Starts where `run` left it."""
+        torch.manual_seed(name.seed)
+        self._name, self._examples, self._training, self._run = name, examples, training, run
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._rank, self._num_workers = _rank_and_world_size()
+        self.model = LinkerModel(name.kind, config, dimension=examples.word_vectors.shape[1]).to(self._device)
+        self._optimizer = _adam(self.model, training)
+        if run.validations(name):
+            run.restore(name, self.model, self._optimizer)
+
+    def validations(self) -> Iterator[Validation]:
+        """Fit epoch by epoch; a validation comes out as soon as `run` holds it and the model's state."""
+        training, name, past = self._training, self._name, self._run.validations(self._name)
+        first_epoch, seconds = (past[-1].epoch + 1, past[-1].seconds) if past else (1, 0.0)
+        progress = Progress(f"train {name.kind}, seed {name.seed}", "epochs", training.epochs)
+        progress.skip(first_epoch - 1)
+        for epoch in range(first_epoch, training.epochs + 1):
+            if is_exhausted(past, training):
+                return
+            start = time.monotonic()
+            rates = learning_rates(past, training, epoch)
+            loss = self.train_epoch(epoch, rates)
+            seconds += time.monotonic() - start
+            if epoch % training.validate_every == 0 or epoch == training.epochs:
+                past.append(Validation(*name, epoch, rates[1], loss, self._dev_accuracy(), round(seconds, 3)))
+                self._run.keep(name, self.model, self._optimizer, past[-1])
+                yield past[-1]
+            if self._rank == 0:
+                best = max((row.dev_accuracy for row in past), default=0.0)
+                progress.advance(note=f"loss {loss:.4f}, best dev accuracy {best:.1%}")
+
+    def train_epoch(self, epoch: int, rates: tuple[float, float]) -> float:
+        """One pass in an order set by seed and epoch; returns the mean loss per mention.
+
+        The learning rate goes from the first of `rates` to the second.
+        """
+        total_loss, total_mentions = 0.0, 0
+        rng = np.random.default_rng((self._name.seed, epoch))
+        steps = steps_of(self._examples.train, rng, per_step=self._training.documents_per_step)
+        num_threads = torch.get_num_threads()
+        with document_threads(num_threads) as threads:
+            for number, step in enumerate(steps):
+                num_mentions = sum(int((document.gold >= 0).sum()) for document in step)
+                if num_mentions == 0:
+                    continue
+                mine = step[self._rank :: self._num_workers]
+                parts = [part for first in range(num_threads) if (part := mine[first::num_threads])]
+                futures = [threads.submit(self._gradients, part, num_mentions) for part in parts]
+                results = [future.result() for future in futures]
+                rate = rates[0] * (rates[1] / rates[0]) ** (number / len(steps)) if rates[0] else 0.0
+                self._step([gradients for _, gradients in results], rate)
+                for loss, _ in results:
+                    total_loss += loss
+                total_mentions += num_mentions
+        return self._sum_over_workers(total_loss) / max(1, total_mentions)
+
+    def _gradients(self, documents: Sequence[EncodedDocument], num_mentions: int) -> tuple[float, Gradients]:
+        """Loss and gradients of some of a step's documents.
+
+        They are divided by the mentions of all of the step's documents, so that the parts add up to the step's.
+        """
+        batch = self._batch(documents)
+        loss = loss_of(self.model(batch), batch, self._training) / num_mentions
+        return loss.item() * num_mentions, torch.autograd.grad(loss, list(self.model.parameters()), allow_unused=True)
+
+    def _step(self, parts: Sequence[Gradients], rate: float) -> None:
+        """Add up the gradients of all threads and workers and move the weights."""
+        for parameter, *gradients in zip(self.model.parameters(), *parts, strict=True):
+            parameter.grad = torch.zeros_like(parameter)
+            for gradient in gradients:
+                if gradient is not None:
+                    parameter.grad += gradient
+            # a thousand parameters: one small all-reduce per tensor, no need for DistributedDataParallel's buckets
+            if self._num_workers > 1:
+                torch.distributed.all_reduce(parameter.grad)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate * group["share"]
+        self._optimizer.step()
+        self.model.project_()
+
+    def _dev_accuracy(self) -> float:
+        """Right answers over all mentions, also those whose gold entity is not a candidate."""
+        dev = self._examples.dev
+
+        @torch.inference_mode()
+        def num_right(numbers: Sequence[int]) -> int:
+            batch = self._batch([dev[number] for number in numbers])
+            best = self.model(batch).rho.argmax(dim=-1)
+            return int(((best == batch.gold) & (batch.gold >= 0)).sum())
+
+        with document_threads(torch.get_num_threads()) as threads:
+            right = sum(threads.map(num_right, similar_sizes(dev, per_batch=16)))
+        return right / max(1, self._examples.num_dev_mentions)
+
+    def _batch(self, documents: Sequence[EncodedDocument]) -> Batch:
+        return collate(documents, self._examples.word_vectors, self._examples.entity_vectors).to(self._device)
+
+    def _sum_over_workers(self, value: float) -> float:
+        total = torch.tensor(value, dtype=torch.float64, device=self._device)
+        if self._num_workers > 1:
+            torch.distributed.all_reduce(total)
+        return float(total)
 
 
-def num_annotated(documents: Sequence[Document]) -> int:
-    return sum(len(document.mentions) for document in documents)
+def _rank_and_world_size() -> tuple[int, int]:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    return 0, 1
 
 
-def fit_model(
-    name: FitName,
-    train: Sequence[EncodedDocument],
-    dev: Sequence[EncodedDocument],
-    inputs: LinkerInputs,
-    training: TrainingConfig,
-    model_config: ModelConfig,
-    run: Run,
-    *,
-    num_dev_mentions: int,
-    device: torch.device,
-) -> Iterator[dict[str, Any]]:
-    """Fit one model from where `run` left it; yields the newest history row after every validation."""
-    torch.manual_seed(name.seed)
-    model = LinkerModel(name.kind, model_config, dimension=inputs.words.vectors.shape[1]).to(device)
-    optimizer = optimizer_of(model, training)
-    validations = run.validations(name)
-    if validations:
-        model.load_state_dict(run.fits[str(name)]["last"])
-        _load_optimizer(optimizer, run.fits[str(name)]["optimizer"])
-    first_epoch = validations[-1]["epoch"] + 1 if validations else 1
-    progress = Progress(f"train {name.kind}, seed {name.seed}", "epochs", training.epochs)
-    progress.skip(first_epoch - 1)
-    best = max((row["dev_accuracy"] for row in validations), default=-1.0)
-    seconds = validations[-1]["seconds"] if validations else 0.0
-    is_first = _rank_and_world_size()[0] == 0
-    for epoch in range(first_epoch, training.epochs + 1):
-        if is_exhausted(run.validations(name), training):
-            return
-        start = time.monotonic()
-        rates = _learning_rates(run.validations(name), training, epoch)
-        loss = train_epoch(model, optimizer, train, inputs.collate, training, (name.seed, epoch), rates, device)
-        seconds += time.monotonic() - start
-        if epoch % training.validate_every == 0 or epoch == training.epochs:
-            accuracy = dev_accuracy(model, dev, inputs.collate, device, num_mentions=num_dev_mentions)
-            states = run.fits.setdefault(str(name), {})
-            states["last"], states["optimizer"] = _copy(model.state_dict()), _optimizer_tensors(optimizer)
-            if accuracy > best:
-                best, states["best"] = accuracy, states["last"]
-            run.history.append(
-                {
-                    "model": name.kind,
-                    "seed": name.seed,
-                    "epoch": epoch,
-                    "learning_rate": rates[1],
-                    "loss": loss,
-                    "dev_accuracy": accuracy,
-                    "seconds": round(seconds, 3),
-                }
-            )
-            yield run.history[-1]
-        if is_first:
-            progress.advance(note=f"loss {loss:.4f}, best dev accuracy {max(best, 0):.1%}")
-
-
-def optimizer_of(model: LinkerModel, training: TrainingConfig) -> torch.optim.Adam:
-    """Adam, with full matrices as a group of their own."""
+def _adam(model: LinkerModel, training: TrainingConfig) -> torch.optim.Adam:
+    """With full matrices as a group of their own, which learns more slowly."""
     slow = {id(parameter) for parameter in model.matrices}
     groups = [
         {"params": [p for p in model.parameters() if (id(p) in slow) == is_slow], "share": share}
@@ -146,60 +177,15 @@ def optimizer_of(model: LinkerModel, training: TrainingConfig) -> torch.optim.Ad
     return torch.optim.Adam([group for group in groups if group["params"]], lr=training.learning_rate)
 
 
-def train_epoch(
-    model: LinkerModel,
-    optimizer: torch.optim.Optimizer,
-    documents: Sequence[EncodedDocument],
-    collate: Collate,
-    training: TrainingConfig,
-    seed_and_epoch: tuple[int, int],
-    rates: tuple[float, float],
-    device: torch.device,
-) -> float:
-    """One pass in an order set by seed and epoch, at learning rates from the first to the second.
-
-    Returns the mean loss per mention.
-    """
-    rank, world_size = _rank_and_world_size()
-    total_loss, total_mentions = 0.0, 0
-    parameters = list(model.parameters())
-    steps = steps_of(documents, np.random.default_rng(seed_and_epoch), per_step=training.documents_per_step)
-
-    def gradients(mine: Sequence[EncodedDocument], num_mentions: int) -> tuple[float, Sequence[torch.Tensor | None]]:
-        """Of some of a step's documents, divided by the mentions of all, so that the parts add up to the step's."""
-        batch = collate(mine).to(device)
-        loss = loss_of(model(batch), batch, training) / num_mentions
-        return loss.item() * num_mentions, torch.autograd.grad(loss, parameters, allow_unused=True)
-
-    num_threads = torch.get_num_threads()
-    with document_threads(num_threads) as threads:
-        for number, step in enumerate(steps):
-            num_mentions = sum(int((documents[row].gold >= 0).sum()) for row in step)
-            if num_mentions == 0:
-                continue
-            mine = [documents[row] for row in step[rank::world_size]]
-            parts = [part for first in range(num_threads) if (part := mine[first::num_threads])]
-            futures = [threads.submit(gradients, part, num_mentions) for part in parts]
-            optimizer.zero_grad(set_to_none=False)
-            for loss, part_gradients in (future.result() for future in futures):
-                total_loss += loss
-                _add_gradients(parameters, part_gradients)
-            _sum_gradients(parameters, world_size)
-            rate = rates[0] * (rates[1] / rates[0]) ** (number / len(steps)) if rates[0] else 0.0
-            _set_learning_rate(optimizer, rate)
-            optimizer.step()
-            model.project_()
-            total_mentions += num_mentions
-    return _sum_over_workers(total_loss, world_size, device) / max(1, total_mentions)
-
-
-def steps_of(documents: Sequence[EncodedDocument], rng: np.random.Generator, *, per_step: int) -> list[list[int]]:
+def steps_of(
+    documents: Sequence[EncodedDocument], rng: np.random.Generator, *, per_step: int
+) -> list[list[EncodedDocument]]:
     """All documents in random order, cut into steps of documents of similar size."""
-    order, steps = rng.permutation(len(documents)).tolist(), []
+    order = [documents[row] for row in rng.permutation(len(documents))]
+    steps = []
     for start in range(0, len(order), per_step * STEPS_PER_POOL):
         pool = order[start : start + per_step * STEPS_PER_POOL]
-        sizes = [documents[row] for row in pool]
-        steps += [[pool[place] for place in places] for places in similar_sizes(sizes, per_batch=per_step)]
+        steps += [[pool[place] for place in places] for places in similar_sizes(pool, per_batch=per_step)]
     return [steps[place] for place in rng.permutation(len(steps))]
 
 
@@ -211,98 +197,21 @@ def loss_of(scores: Scores, batch: Batch, training: TrainingConfig) -> torch.Ten
     return loss if scores.unary is None else loss + UNARY_WEIGHT * cross_entropy(scores.unary, batch)
 
 
-def dev_accuracy(
-    model: LinkerModel,
-    documents: Sequence[EncodedDocument],
-    collate: Collate,
-    device: torch.device,
-    *,
-    num_mentions: int,
-) -> float:
-    """Right answers over all mentions, those without their gold entity included."""
-
-    @torch.inference_mode()
-    def correct(numbers: Sequence[int]) -> int:
-        batch = collate([documents[number] for number in numbers]).to(device)
-        best = model(batch).rho.argmax(dim=-1)
-        return int(((best == batch.gold) & (batch.gold >= 0)).sum())
-
-    with document_threads(torch.get_num_threads()) as threads:
-        return sum(threads.map(correct, similar_sizes(documents, per_batch=16))) / max(1, num_mentions)
-
-
-def is_exhausted(validations: Sequence[dict[str, Any]], training: TrainingConfig) -> bool:
+def is_exhausted(validations: Sequence[Validation], training: TrainingConfig) -> bool:
+    """Whether `patience` epochs have brought nothing better."""
     if not validations:
         return False
-    best = max(validations, key=lambda row: (row["dev_accuracy"], -row["epoch"]))
-    return bool(validations[-1]["epoch"] - best["epoch"] >= training.patience)
+    best = max(validations, key=lambda row: (row.dev_accuracy, -row.epoch))
+    return validations[-1].epoch - best.epoch >= training.patience
 
 
-def _learning_rates(validations: Sequence[dict[str, Any]], training: TrainingConfig, epoch: int) -> tuple[float, float]:
+def learning_rates(validations: Sequence[Validation], training: TrainingConfig, epoch: int) -> tuple[float, float]:
     """At the beginning and at the end of an epoch."""
     first, last = training.learning_rate, training.final_learning_rate
     if training.schedule == "drop":
-        is_late = any(row["dev_accuracy"] > training.late_accuracy for row in validations)
+        is_late = any(row.dev_accuracy > training.late_accuracy for row in validations)
         return (last, last) if is_late else (first, first)
     if not first:
         return 0.0, 0.0
     begin, end = ((epoch - 1) / training.epochs, epoch / training.epochs)
     return first * (last / first) ** begin, first * (last / first) ** end
-
-
-def _set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = rate * group["share"]
-
-
-# -- gradients over workers
-
-
-def _rank_and_world_size() -> tuple[int, int]:
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return 0, 1
-
-
-def _add_gradients(parameters: Sequence[torch.nn.Parameter], gradients: Sequence[torch.Tensor | None]) -> None:
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        if gradient is not None:
-            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-
-
-def _sum_gradients(parameters: Sequence[torch.nn.Parameter], world_size: int) -> None:
-    """A thousand parameters: one small all-reduce per tensor, no need for DistributedDataParallel's buckets."""
-    for parameter in parameters:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        if world_size > 1:
-            torch.distributed.all_reduce(parameter.grad)
-
-
-def _sum_over_workers(value: float, world_size: int, device: torch.device) -> float:
-    if world_size == 1:
-        return value
-    total = torch.tensor(value, dtype=torch.float64, device=device)
-    torch.distributed.all_reduce(total)
-    return float(total)
-
-
-# -- state
-
-
-def _copy(tensors: Tensors) -> Tensors:
-    return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
-
-
-def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> Tensors:
-    """Adam's state as named tensors, so that it fits safetensors."""
-    state = optimizer.state_dict()["state"]
-    return _copy({f"{index}.{name}": tensor for index, entry in state.items() for name, tensor in entry.items()})
-
-
-def _load_optimizer(optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
-    state: dict[int, Tensors] = {}
-    for key, tensor in tensors.items():
-        index, name = key.split(".")
-        state.setdefault(int(index), {})[name] = tensor
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

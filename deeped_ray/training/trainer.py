@@ -7,16 +7,16 @@ Reads the parts `corpus`, `words` and `vectors` and annotated documents, writes 
     history.csv, curves.png                     loss and validation accuracy
     mention_counts.parquet                      annotations behind the priors of candidate lists
 
-A killed run resumes from its last validation.
+If a run is killed, the same command goes on from its last validation.
 """
 
-import json
 import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ import ray.train
 import torch
 from ray.train import Checkpoint, CheckpointConfig, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
+from ray.train.v2._internal.execution import context as ray_context
 
-from deeped_ray.evaluation.datasets import absolute_spec, dataset_path, read_dataset
+from deeped_ray.evaluation.datasets import dataset_path, read_datasets
 from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
 from deeped_ray.linking.candidate_lists import CandidateLists, list_path
 from deeped_ray.linking.candidates import CandidateConfig
@@ -41,13 +42,30 @@ from deeped_ray.running.faults import reached
 from deeped_ray.running.metrics import record
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
 from deeped_ray.storage.location import Location
+from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
-from deeped_ray.training.fitting import FitName, Run, encode, fit_model, num_annotated
-from deeped_ray.training.history import best_seed, read_history, summarize, write_curves, write_history
+from deeped_ray.training.fitting import Examples, Fit
+from deeped_ray.training.history import HISTORY, Validation, best_seed, read_history, summarize, write_curves
 from deeped_ray.types import DeepEdError, Document
 
 logger = logging.getLogger(__name__)
+PARENTS = ("corpus", "words", "vectors")
 MAX_CPUS_PER_WORKER = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitJob:
+    """What a worker is told; it reads nothing but the knowledge base."""
+
+    kb: str
+    training: TrainingConfig
+    model: ModelConfig
+    candidates: CandidateConfig
+    train: Sequence[Document]
+    dev: Sequence[Document]
+    lists: CandidateLists
+    counts: MentionCounts
+    labels: logs.Labels
 
 
 def train_linker(
@@ -59,53 +77,93 @@ def train_linker(
     resume: ResumeConfig = NEW_RUN,
 ) -> dict[str, Any]:
     """Make the linker part unless it is there already; returns the best validation accuracy of each model."""
-    data = _data_sets(kb, training)
+    training = _with_documents(kb, training)
     recorded = {
         "training": {
             **asdict(training),
-            "train": _fingerprints(data["train"]),
-            "dev": _fingerprints(data["dev"]),
+            "train": [fingerprint(dataset_path(spec)) for spec in training.train],
+            "dev": [fingerprint(dataset_path(spec)) for spec in training.dev],
             "train_candidates": [fingerprint(list_path(spec)) for spec in training.train_candidates],
             "dev_candidates": [fingerprint(list_path(spec)) for spec in training.dev_candidates],
         },
         "model": asdict(model),
         "candidates": asdict(candidates),
     }
-    parents = ["corpus", "words", "vectors"]
-    if not kb.is_current("linker", config=recorded, parents=parents):
-        with kb.write("linker", config=recorded, parents=parents) as folder:
-            run = resume.folder(kb, "train", [[kb.open(parent).id for parent in parents], recorded])
-            loop = {"kb": str(kb), "training": training, "model": model, "candidates": candidates, **data}
-            with _fit_on_ray(loop, workers, run).as_directory() as path:
-                history = json.loads((Path(path) / "history.json").read_text())
-                for row in history:  # workers are gone before Ray has asked them for the last ones
-                    _record(row)
-                (folder / "seeds").mkdir()
-                for kind in training.kinds:
-                    for seed in training.all_seeds:
-                        fitted = Path(path) / f"{FitName(kind, seed)}.best.safetensors"
-                        shutil.copy(fitted, weights_path(folder, kind, seed=seed))
-                        if seed == best_seed(history, kind):
-                            shutil.copy(fitted, weights_path(folder, kind))
-                if training.train_candidates:
-                    inputs = linker_inputs(kb, candidates, training)
-                    inputs.counts.write(folder / MENTION_COUNTS, inputs.catalogue)
-                write_history(history, folder / "history.csv")
-                write_curves(history, folder / "curves.png")
+    if kb.is_current("linker", config=recorded, parents=PARENTS):
+        history = read_history(kb.open("linker").path / HISTORY)
+    else:
+        with kb.write("linker", config=recorded, parents=PARENTS) as folder:
+            job = _prepare(kb, training, model, candidates, folder)
+            run = resume.folder(kb, "train", [[kb.open(parent).id for parent in PARENTS], recorded])
+            history = _keep_best(_fit_on_ray(job, workers, run), training, folder)
         run.remove()
-    part = kb.open("linker").path
-    return {**summarize(read_history(part / "history.csv")), "history": str(part / "history.csv")}
+    return {**summarize(history), "history": str(kb.open("linker").path / HISTORY)}
 
 
-def _fit_on_ray(loop: dict[str, Any], workers: WorkerConfig, run: Location) -> Checkpoint:
+def _with_documents(kb: KnowledgeBase, training: TrainingConfig) -> TrainingConfig:
+    """The mini encyclopedia's own documents, if none are given and the knowledge base was made from it."""
+    if training.train and training.dev:
+        return training
+    if kb.open("pages").config["dumps"] != [fingerprint(MINI_DUMP)]:
+        raise DeepEdError(
+            "Give --train aida:FILE and --dev aida:FILE: only the mini encyclopedia has documents of its own."
+        )
+    return replace(training, train=training.train or ("mini:train",), dev=training.dev or ("mini:dev",))
+
+
+def _prepare(
+    kb: KnowledgeBase, training: TrainingConfig, model: ModelConfig, candidates: CandidateConfig, folder: Path
+) -> FitJob:
+    """Read and check all files here, in the driver: a mistake in one of them ends the job with one line that names it."""
+    train, dev = read_datasets(training.train), read_datasets(training.dev)
+    lists, counts = CandidateLists([*training.train_candidates, *training.dev_candidates]), MentionCounts()
+    if training.dev_candidates:
+        lists.check(dev)
+    if training.train_candidates:
+        lists.check(train)
+        catalogue = LinkerInputs(kb, candidates, lists=lists).catalogue
+        counts = MentionCounts.of(train, catalogue)
+        counts.write(folder / MENTION_COUNTS, catalogue)
+    return FitJob(
+        kb=str(kb),
+        training=training,
+        model=model,
+        candidates=candidates,
+        train=train,
+        dev=dev,
+        lists=lists,
+        counts=counts,
+        labels=logs.labels(),
+    )
+
+
+def _keep_best(checkpoint: Checkpoint, training: TrainingConfig, folder: Path) -> list[Validation]:
+    """Fill the part from the last checkpoint of the run."""
+    with checkpoint.as_directory() as path:
+        shutil.copy(Path(path) / HISTORY, folder)
+        history = read_history(folder / HISTORY)
+        (folder / "seeds").mkdir()
+        for kind in training.kinds:
+            for seed in training.all_seeds:
+                shutil.copy(
+                    Path(path) / f"{FitName(kind, seed)}.best.safetensors", weights_path(folder, kind, seed=seed)
+                )
+            shutil.copy(weights_path(folder, kind, seed=best_seed(history, kind)), weights_path(folder, kind))
+    write_curves(history, folder / "curves.png")
+    for validation in history:  # workers are gone before Ray has asked them for the last ones
+        _record(validation)
+    return history
+
+
+def _fit_on_ray(job: FitJob, workers: WorkerConfig, run: Location) -> Checkpoint:
     ensure_ray()
     _forget_torn_snapshot(run)
     # reports wait for the controller's poll; its default of 2 s would dominate short epochs
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.2")
     cpus = workers.cpus_per_worker or _cpus_per_worker(workers.num_workers)
     trainer = TorchTrainer(
-        _train_worker,
-        train_loop_config={**loop, "num_threads": cpus, "labels": logs.labels()},
+        # not as `train_loop_config`, which Ray also copies into its records of the run
+        partial(_fit_models, job, cpus),
         scaling_config=ScalingConfig(
             num_workers=workers.num_workers,
             use_gpu=workers.use_gpu,
@@ -120,10 +178,9 @@ def _fit_on_ray(loop: dict[str, Any], workers: WorkerConfig, run: Location) -> C
             logging_config=LoggingConfig(log_level="WARNING"),
         ),
     )
-    result = trainer.fit()
-    checkpoint: Checkpoint | None = result.checkpoint
+    checkpoint: Checkpoint | None = trainer.fit().checkpoint
     if checkpoint is None:
-        raise DeepEdError(f"The training run in {run} ended without a checkpoint.")
+        raise DeepEdError(f"The training run in {run} ended without a checkpoint. Remove the folder and run it again.")
     return checkpoint
 
 
@@ -139,7 +196,7 @@ def _forget_torn_snapshot(run: Location) -> None:
 
 
 def _cpus_per_worker(num_workers: int) -> int:
-    """What the largest node has, shared out among the workers."""
+    """The CPUs of the largest node, shared out among the workers."""
     most = max((int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]), default=1)
     return min(max(most // num_workers, 1), MAX_CPUS_PER_WORKER)
 
@@ -147,90 +204,42 @@ def _cpus_per_worker(num_workers: int) -> int:
 # -- in the workers
 
 
-def _train_worker(loop: dict[str, Any]) -> None:
-    """One Ray Train worker."""
-    with observed(loop["labels"]._replace(shard=f"worker {ray.train.get_context().get_world_rank()}")):
-        _fit_models(loop)
+def _fit_models(job: FitJob, num_threads: int) -> None:
+    """One model after the other, with a report to Ray Train at every validation."""
+    torch.set_num_threads(num_threads)
+    # this logger of Ray Train has the name of its file, so `LoggingConfig` does not reach it
+    logging.getLogger(ray_context.__file__).setLevel(logging.WARNING)
+    with observed(job.labels._replace(shard=f"worker {ray.train.get_context().get_world_rank()}")):
+        inputs = LinkerInputs(KnowledgeBase(job.kb), job.candidates, lists=job.lists)
+        inputs.counts = job.counts
+        examples = Examples.of(job.train, job.dev, inputs, insert_gold=job.training.insert_gold)
+        run = _run_so_far()
+        for kind in job.training.kinds:
+            for seed in job.training.all_seeds:
+                for validation in Fit(FitName(kind, seed), examples, job.training, job.model, run).validations():
+                    _report(run, validation)
 
 
-def _fit_models(loop: dict[str, Any]) -> None:
-    """One model after the other, reporting at every validation."""
-    training: TrainingConfig = loop["training"]
-    torch.set_num_threads(loop["num_threads"])
-    inputs = linker_inputs(KnowledgeBase(loop["kb"]), loop["candidates"], training)
-    train, dev = (_read(loop[split]) for split in ("train", "dev"))
-    encoded = {
-        "train": encode(train, inputs, are_counted=True, insert_gold=training.insert_gold),
-        "dev": encode(dev, inputs),
-    }
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    run = Run()
+def _run_so_far() -> Run:
     checkpoint = ray.train.get_checkpoint()
-    if checkpoint:
-        with checkpoint.as_directory() as path:
-            run.load(Path(path))
-    for kind in training.kinds:
-        for seed in training.all_seeds:
-            for row in fit_model(
-                FitName(kind, seed),
-                **encoded,
-                inputs=inputs,
-                training=training,
-                model_config=loop["model"],
-                run=run,
-                num_dev_mentions=num_annotated(dev),
-                device=device,
-            ):
-                _report(run, row)
+    if checkpoint is None:
+        return Run()
+    with checkpoint.as_directory() as path:
+        return Run.load(Path(path))
 
 
-def _report(run: Run, row: dict[str, Any]) -> None:
+def _report(run: Run, validation: Validation) -> None:
     """Report to Ray Train from every worker, with a checkpoint from the first."""
     if ray.train.get_context().get_world_rank() != 0:
-        ray.train.report(row)
+        ray.train.report(validation._asdict())
         return
-    _record(row)
+    _record(validation)
     with tempfile.TemporaryDirectory() as folder:
         run.save(Path(folder))
-        ray.train.report(row, checkpoint=Checkpoint.from_directory(folder))
-    reached(f"train/{row['model']}.{row['seed']}/{row['epoch']}")
+        ray.train.report(validation._asdict(), checkpoint=Checkpoint.from_directory(folder))
+    reached(f"train/{validation.model}.{validation.seed}/{validation.epoch}")
 
 
-def _record(row: dict[str, Any]) -> None:
+def _record(validation: Validation) -> None:
     for name in ("loss", "dev_accuracy", "epoch"):
-        record(name, row[name], stage="train", model=row["model"], seed=str(row["seed"]))
-
-
-def linker_inputs(kb: KnowledgeBase, candidates: CandidateConfig, training: TrainingConfig) -> LinkerInputs:
-    """With external lists, priors count the annotations of the training documents."""
-    lists = [*training.train_candidates, *training.dev_candidates]
-    inputs = LinkerInputs(kb, candidates, lists=lists)
-    if training.train_candidates:
-        inputs.counts = MentionCounts.of(_read(training.train), inputs.catalogue)
-    return inputs
-
-
-def _read(specs: Sequence[str]) -> list[Document]:
-    return [document for spec in specs for document in read_dataset(spec)]
-
-
-# -- data sets
-
-
-def _data_sets(kb: KnowledgeBase, training: TrainingConfig) -> dict[str, list[str]]:
-    """Absolute data-set specs; the mini encyclopedia's own documents only for its own knowledge base."""
-    given = {"train": list(training.train), "dev": list(training.dev)}
-    if not all(given.values()):
-        if kb.open("pages").config["dumps"] != [fingerprint(MINI_DUMP)]:
-            raise DeepEdError(
-                "Give --train aida:FILE and --dev aida:FILE: only the mini encyclopedia has documents of its own."
-            )
-        given = {"train": given["train"] or ["mini:train"], "dev": given["dev"] or ["mini:dev"]}
-    # a bad file is the user's to hear of now, not a worker's to die of
-    for specs, lists in ((given["train"], training.train_candidates), (given["dev"], training.dev_candidates)):
-        CandidateLists(lists).check(_read(specs))
-    return {split: [absolute_spec(spec) for spec in specs] for split, specs in given.items()}
-
-
-def _fingerprints(specs: Sequence[str]) -> list[dict[str, Any]]:
-    return [fingerprint(dataset_path(spec)) for spec in specs]
+        record(name, getattr(validation, name), stage="train", model=validation.model, seed=str(validation.seed))

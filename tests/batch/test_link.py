@@ -12,10 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from deeped_ray.batch import link as corpus_linking
+from deeped_ray.batch import link as link_module
+from deeped_ray.batch import partition as partition_module
 from deeped_ray.batch.answers import Counts
+from deeped_ray.batch.config import CorpusLinkingConfig
 from deeped_ray.batch.documents import Partition
-from deeped_ray.batch.link import Attempt, CorpusLinkingConfig, Job, link_corpus, link_partition
+from deeped_ray.batch.link import link_corpus
+from deeped_ray.batch.partition import Attempt, Job, link_partition
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import DetectionConfig
@@ -85,12 +88,12 @@ def test_answers_are_those_of_the_linker(linked: Path, documents: Rows, linker: 
             (each.start, each.end, each.surface) for each in expected
         ]
         for found, answer in zip(row["mentions"], expected, strict=True):
-            assert found["title"] == (answer.best and answer.best.title)
+            assert found["title"] == (answer.entity and answer.entity.title)
             assert found["reason"] == answer.reason
             assert [each["title"] for each in found["candidates"]] == [each.title for each in answer.candidates[:3]]
             assert [each["word"] for each in found["attended"][:1]] == [word for word, _ in answer.attended[:1]]
-            if answer.best:
-                assert found["probability"] == pytest.approx(answer.best.probability, abs=1e-6)
+            if answer.entity:
+                assert found["probability"] == pytest.approx(answer.entity.probability, abs=1e-6)
 
 
 def test_files_tell_what_made_them(linked: Path, mini_kb: KnowledgeBase, documents: Rows) -> None:
@@ -211,7 +214,7 @@ class Moody(Linker):
 def test_a_document_at_which_linking_raises_is_reported_and_the_others_are_linked(
     linker: Linker, mini_kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(corpus_linking, "_open_linker", lambda *_: Moody(linker))
+    monkeypatch.setattr(partition_module, "_open_linker", lambda *_: Moody(linker))
     path = write_lines(tmp_path / "a.jsonl", [{"text": text} for text in ("Apple grew.", "poison", "Queen sang.")])
     config = CorpusLinkingConfig(input=(str(path),), output=str(tmp_path), model="prior")
     job = Job(mini_kb.location, (), config, DetectionConfig(), Location(tmp_path), {})
@@ -226,7 +229,7 @@ def test_a_document_at_which_linking_raises_is_reported_and_the_others_are_linke
 
 def test_a_knowledge_base_that_changes_meanwhile_is_noticed(mini_kb: KnowledgeBase) -> None:
     with pytest.raises(DeepEdError, match=r"The corpus part of .* changed while"):
-        corpus_linking._open_linker(mini_kb.location, (("corpus", "other"),), "prior", True, DetectionConfig())
+        partition_module._open_linker(mini_kb.location, (("corpus", "other"),), "prior", True, DetectionConfig())
 
 
 def test_workers_that_die_before_the_first_document_end_the_job(tmp_path: Path) -> None:
@@ -234,12 +237,12 @@ def test_workers_that_die_before_the_first_document_end_the_job(tmp_path: Path) 
     job = Job(Location("kb"), (), config, DetectionConfig(), Location(tmp_path), {})
     attempt = Attempt(Partition(0, Location("a"), "parquet", 0, 5))
     for _ in range(3):
-        attempt = corpus_linking._after_crash(job, attempt, "killed.", Counts())
+        attempt = link_module._after_crash(job, attempt, "killed.", Counts())
     with pytest.raises(DeepEdError, match="die before they link anything: killed"):
-        corpus_linking._after_crash(job, attempt, "killed.", Counts())
+        link_module._after_crash(job, attempt, "killed.", Counts())
     # while other partitions are linked, it is this one's fault: its rows say so
     for _ in range(2):
-        attempt = corpus_linking._after_crash(job, attempt, "killed.", Counts(documents=1))
+        attempt = link_module._after_crash(job, attempt, "killed.", Counts(documents=1))
     assert attempt.is_given_up
     counts = link_partition(attempt, job)
     assert counts.errors == {"crashed": 5}

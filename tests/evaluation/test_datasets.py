@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from deeped_ray.evaluation.datasets import absolute_spec, dataset_path, read_dataset
+from deeped_ray.evaluation.datasets import dataset_path, read_dataset, read_datasets
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 
@@ -27,10 +27,9 @@ def test_a_file_without_documents_is_refused(tmp_path: Path) -> None:
         read_dataset(f"jsonl:{tmp_path / 'empty'}")
 
 
-def test_specs_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert absolute_spec("jsonl:a.jsonl") == f"jsonl:{tmp_path / 'a.jsonl'}"
-    assert absolute_spec("mini:dev") == "mini:dev"
+def test_several_data_sets_are_read_in_order() -> None:
+    dev, test = read_dataset("mini:dev"), read_dataset("mini:test")
+    assert read_datasets(["mini:test", "mini:dev"]) == test + dev
 
 
 def test_a_folder_is_known_by_its_annotations(tmp_path: Path) -> None:

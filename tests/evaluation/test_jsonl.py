@@ -42,9 +42,9 @@ def test_gzipped_files_are_read(tmp_path: Path) -> None:
     [
         ("-DOCSTART- (1)", r"line 1: found '-DOCSTART- \(1\)'; expected \{\"name\""),
         ([1, 2], "line 1: found"),
-        ({"text": TEXT}, "line 1: no 'mentions'"),
+        ({"text": TEXT}, "line 1: missing 'mentions'"),
         ({"text": 3, "mentions": []}, "found text '3'"),
-        ({"text": TEXT, "mentions": [{"start": 0, "end": 8}]}, "no 'title'"),
+        ({"text": TEXT, "mentions": [{"start": 0, "end": 8}]}, "missing 'title'"),
         ({"text": TEXT, "mentions": [{"start": 0, "end": 99, "title": "X"}]}, "0 to 99 does not lie within the text"),
         ({"text": TEXT, "mentions": [{"start": "0", "end": 8, "title": "X"}]}, "'0' to 8 does not lie"),
         ({"text": TEXT, "mentions": [{"start": 0, "end": 8, "title": ""}]}, "has title ''"),

@@ -63,5 +63,5 @@ def test_one_report_is_an_object_and_several_are_a_list(reports: list[Report], t
 
 
 def test_a_negative_number_of_cases_is_refused() -> None:
-    with pytest.raises(DeepEdError, match="--explain"):
+    with pytest.raises(DeepEdError, match="`explain` must be at least 0"):
         EvaluationConfig(explain=-1)

@@ -56,7 +56,7 @@ def test_case_and_line_breaks_may_differ(tmp_path: Path) -> None:
 def test_a_mention_that_is_nowhere_stays_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     spec = write(tmp_path / "s", "Short.", annotation("Atlantis", "Atlantis", 3))
     assert found(read_dataset(spec)) == [(3, "rt.", "Atlantis")]
-    assert "'Atlantis' is nowhere in the text" in caplog.text
+    assert "'Atlantis' is not in the text" in caplog.text
 
 
 def test_an_archive_of_the_folder_reads_the_same(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_an_archive_of_the_folder_reads_the_same(tmp_path: Path) -> None:
     [
         ("other", "", "names a document 'other' that is not in RawText"),
         ("d 1", annotation("Bonn", "Bonn", -1), "found mention 'Bonn' at offset '-1'"),
-        ("d 1", "<annotation>", "s.xml is no XML"),
+        ("d 1", "<annotation>", "s.xml is not XML"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, name: str, gold: str, message: str) -> None:
@@ -84,7 +84,7 @@ def test_another_layout_is_named(tmp_path: Path) -> None:
     with pytest.raises(DeepEdError, match=r"holds no \.xml file; expected NAME\.xml beside a folder RawText"):
         read_dataset(f"wned:{tmp_path}")
     (tmp_path / "a.tsv").write_text("-DOCSTART- (1)")
-    with pytest.raises(DeepEdError, match=r"a\.tsv is no tar archive"):
+    with pytest.raises(DeepEdError, match=r"a\.tsv is not a tar archive"):
         read_dataset(f"wned:{tmp_path / 'a.tsv'}")
 
 

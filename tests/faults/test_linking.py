@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from deeped_ray.batch.link import CorpusLinkingConfig, link_corpus
+from deeped_ray.batch.config import CorpusLinkingConfig
+from deeped_ray.batch.link import link_corpus
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import DetectionConfig

@@ -3,7 +3,6 @@
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 from safetensors.torch import load_file
@@ -11,7 +10,7 @@ from safetensors.torch import load_file
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.faults import Faults
 from deeped_ray.storage.location import Location
-from deeped_ray.training.history import read_history
+from deeped_ray.training.history import Validation, read_history
 from deeped_ray.training.trainer import _forget_torn_snapshot
 from tests.conftest import copy_of
 from tests.faults.nodes import Nodes
@@ -19,7 +18,7 @@ from tests.faults.nodes import Nodes
 SETTINGS = ("linker.epochs=4", "linker.documents_per_step=8", "linker.seeds=2", "linker.model=global")  # of seeds_kb
 
 
-def history_of(kb: KnowledgeBase) -> list[dict[str, Any]]:
+def history_of(kb: KnowledgeBase) -> list[Validation]:
     return read_history(kb.open("linker").path / "history.csv")
 
 
@@ -28,7 +27,7 @@ def test_every_seed_is_kept_and_the_best_is_served(seeds_kb: KnowledgeBase) -> N
     seeds = [load_file(folder / "seeds" / f"global.{seed}.safetensors") for seed in (0, 1)]
     best = load_file(folder / "global.safetensors")
     assert [all((best[name] == seed[name]).all() for name in best) for seed in seeds].count(True) == 1
-    rows = [(row["seed"], row["epoch"]) for row in history_of(seeds_kb)]
+    rows = [(row.seed, row.epoch) for row in history_of(seeds_kb)]
     assert rows == [(seed, epoch) for seed in (0, 1) for epoch in (1, 2, 3, 4)]
 
 
@@ -61,7 +60,9 @@ def test_lost_driver_worker_and_node_cost_nothing_but_time(
     nodes.add(num_cpus=2)
     second.result()
     rows, expected = history_of(kb), history_of(seeds_kb)
-    assert [(row["seed"], row["epoch"]) for row in rows] == [(row["seed"], row["epoch"]) for row in expected]
+    assert [(row.seed, row.epoch) for row in rows] == [(row.seed, row.epoch) for row in expected]
     # up to rounding: where arrays lie in memory decides in which order sums are taken
     for column, tolerance in (("learning_rate", 1e-9), ("loss", 1e-3), ("dev_accuracy", 0.02)):
-        assert [row[column] for row in rows] == pytest.approx([row[column] for row in expected], rel=tolerance)
+        assert [getattr(row, column) for row in rows] == pytest.approx(
+            [getattr(row, column) for row in expected], rel=tolerance
+        )

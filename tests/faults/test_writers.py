@@ -34,8 +34,9 @@ def writing(kb: KnowledgeBase) -> Iterator["subprocess.Popen[str]"]:
     """Another process that is writing; it finishes its part when the block ends, unless it is killed."""
     command = [sys.executable, "-c", textwrap.dedent(WRITER), str(kb)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe) as process:
+    with subprocess.Popen(
+        command, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "writing\n"

@@ -17,7 +17,6 @@ def test_mentions_refer_to_distinct_words_and_entities() -> None:
     assert DOCUMENT.words[DOCUMENT.context[1, :2]].tolist() == [5, 9]
     assert DOCUMENT.entities[DOCUMENT.candidates[0]].tolist() == [7, 2]
     assert DOCUMENT.num_candidates.tolist() == [2, 1]
-    assert DOCUMENT.without_gold([0]).gold.tolist() == [-1, -1]
 
 
 def test_gathered_scores_are_those_of_the_vectors_themselves() -> None:

@@ -42,7 +42,7 @@ def test_the_list_of_another_data_set_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("a\tb\n", "is not a ppr file: expected columns doc_id"),
+        ("a\tb\n", "is not a ppr file: expected doc_id"),
         (HEADER + "7\tone\tApple\tX\t1\t[]\n", "line 2: invalid literal"),
     ],
 )
@@ -54,7 +54,7 @@ def test_other_files_are_refused(tmp_path: Path, content: str, message: str) -> 
 
 def test_entities_that_only_a_list_names_enter_the_catalogue(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:
     spec = write_list(tmp_path, ("7", 0, "Apple", [["Apple Inc.", 500, 9, 1], ["Orchard wine", 501, 99, 1]]))
-    inputs = LinkerInputs(corpus_kb, CandidateConfig(), lists=[spec])
+    inputs = LinkerInputs(corpus_kb, CandidateConfig(), lists=CandidateLists([spec]))
     (candidates, _) = inputs.first_candidates(TEXT)
     assert [inputs.catalogue.title(each.entity_id) for each in candidates] == ["Orchard wine", "Apple Inc."]
     assert [each.prior for each in candidates] == pytest.approx([100 / 110, 10 / 110])
@@ -66,6 +66,6 @@ def test_entities_that_only_a_list_names_enter_the_catalogue(corpus_kb: Knowledg
 
 def test_gold_is_recognised_by_the_page_id_of_the_list(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:
     spec = write_list(tmp_path, ("7", 0, "Apple", [["Renamed firm", 500, 9, 1]]))
-    inputs = LinkerInputs(corpus_kb, CandidateConfig(), lists=[spec])
+    inputs = LinkerInputs(corpus_kb, CandidateConfig(), lists=CandidateLists([spec]))
     ((_, encoded),) = inputs.encode(TEXT)
     assert encoded.gold[0] == 0

@@ -81,7 +81,7 @@ def test_float32_scores_agree_with_float64() -> None:
 
 @pytest.mark.parametrize("damping", [0.0, 1.5])
 def test_damping_outside_its_range_is_refused(damping: float) -> None:
-    with pytest.raises(DeepEdError, match="--damping"):
+    with pytest.raises(DeepEdError, match="`damping` must be above 0"):
         ModelConfig(damping=damping)
 
 

@@ -142,8 +142,8 @@ def test_plan_as_text_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "Give --pages, or --preset enwiki"),
         (["--pages", "-1"], "must not be negative"),
-        (["--pages", "10", "--nodes", "0"], "`nodes` and `cores_per_node` must be at least 1"),
-        (["--pages", "10", "--set", "speed=0"], "`speed` must be positive"),
+        (["--pages", "10", "--nodes", "0"], "`nodes` must be at least 1"),
+        (["--pages", "10", "--set", "speed=0"], "`speed` must be above 0"),
     ],
 )
 def test_impossible_sizes_are_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

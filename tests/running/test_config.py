@@ -110,6 +110,7 @@ def test_a_value_of_another_type_is_refused_by_the_name_of_its_key(values: dict[
 
 def test_whole_numbers_are_numbers_and_a_text_is_a_list_of_one() -> None:
     assert make(Settings, {"rate": 2, "file": "x", "name": None}) == Settings(rate=2.0, file=("x",))
+    assert make(Settings, parse_sets(["one.rate=1e-4"])["one"]) == Settings(rate=1e-4)
 
 
 @pytest.mark.parametrize(

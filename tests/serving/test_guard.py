@@ -107,7 +107,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_counted_as_gone(
 
 
 def test_a_failure_of_ours_shows_no_traceback(service: LinkingService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service.lookup, "name", lambda _: 1 / 0)
+    monkeypatch.setattr(service.lookup, "mention", lambda _: 1 / 0)
     (reply,) = ask(service, {"method": "GET", "url": "/mentions/Apple"})
     assert (reply.status_code, list(reply.json())) == (500, ["detail"])
     assert "ZeroDivisionError" not in reply.text

@@ -25,7 +25,7 @@ SENTENCE = "Montreal met Toronto in the Stanley Cup; Boston lead the National Ho
 IS_CHECKOUT = (ROOT / "jobs").is_dir() and (ROOT / "pyproject.toml").exists()
 _NOISE = re.compile(
     r"^\S+ \S+\t(INFO|SUCC|WARNING) (cli|packaging|dashboard_sdk|sdk|job_manager|working_dir|worker|authentication_token_setup)\.py"
-    r"|Running entrypoint|Tailing logs|core_worker\.cc|^\s*$"
+    r"|Running entrypoint|Tailing logs|core_worker\.cc|^\s*$|^\(PlacementGroupCleaner pid=\d+\)"
 )
 
 

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 AUDIT := $(VENV)/audit
 LOCKS := requirements.lock requirements-dev.lock
-BENCHMARKS := start corpus mentions embed_entities embed_scale train_linker link link_corpus serve
+BENCHMARKS := start serve_start corpus mentions embed_entities embed_scale train_linker link link_corpus serve
 
 .PHONY: help demo test setup check audit lock format config bench bench-scale serve clean
 
@@ -17,7 +17,7 @@ demo: $(READY) ## dump in, linked text out: the whole path on a local Ray (ONCE=
 	@$(BIN)/deeped demo --kb $(KB) $(if $(PORT),--port $(PORT))
 
 test: $(READY) ## run the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 setup: $(READY) ## make .venv from the pinned versions
 
@@ -48,8 +48,8 @@ bench: $(READY) ## benchmarks that need no data but kb/mini; JSON goes to benchm
 bench-scale: $(READY) ## ingest, embedding and linking at three sizes, by 1 and 2 workers: make bench-scale ARGS='--dump FILE --kb KB'
 	@$(BIN)/python benchmarks/scale.py $(ARGS)
 
-serve: $(READY) ## serve a finished knowledge base: make serve KB=folder [PORT=8000]
-	@$(BIN)/deeped serve --kb $(KB) $(if $(PORT),--port $(PORT))
+serve: $(READY) ## serve a finished knowledge base: make serve KB=folder [PORT=8000] [TOKEN_FILE=file]
+	@$(BIN)/deeped serve --kb $(KB) $(if $(PORT),--port $(PORT)) $(if $(TOKEN_FILE),--token-file $(TOKEN_FILE))
 
 clean: ## remove the environment and the demo's knowledge base
 	rm -rf $(VENV) kb build *.egg-info

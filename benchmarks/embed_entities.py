@@ -17,9 +17,9 @@ from _harness import finish, parser_of
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.embeddings import closed_form, reference
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
+from deeped_ray.embeddings.config import ReferenceConfig
 from deeped_ray.embeddings.evidence import PAGE, PAGE_AND_LINKS, Evidence, EvidenceReader
 from deeped_ray.embeddings.objective import exact_objective, noise_cdf
-from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.embeddings.validation import HeldOutLinks, Validation
 from deeped_ray.embeddings.words import Words
 from deeped_ray.evaluation.relatedness import Judgements

@@ -19,9 +19,9 @@ from _harness import parser_of
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.embeddings import closed_form, reference
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
+from deeped_ray.embeddings.config import ReferenceConfig
 from deeped_ray.embeddings.evidence import Evidence, EvidenceReader
 from deeped_ray.embeddings.objective import noise_cdf
-from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.embeddings.words import Words
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.relatedness import Judgements

@@ -15,9 +15,9 @@ from _harness import parser_of
 
 from deeped_ray.embeddings import closed_form, reference
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
+from deeped_ray.embeddings.config import ReferenceConfig
 from deeped_ray.embeddings.evidence import PAGE_AND_LINKS, Bags, EvidenceReader
 from deeped_ray.embeddings.objective import exact_objective, noise_cdf
-from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.base import KnowledgeBase
 

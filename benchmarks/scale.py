@@ -45,8 +45,8 @@ from deeped_ray.embeddings.words import WordVectorConfig, build_words, read_vect
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.linker import Linker
-from deeped_ray.linking.model import ModelConfig
 from deeped_ray.mini import MINI_DUMP
 from deeped_ray.planning.coefficients import COEFFICIENTS
 from deeped_ray.planning.meter import Meter

@@ -28,8 +28,8 @@ from deeped_ray.evaluation.datasets import SPECS, read_dataset
 from deeped_ray.linking.linker import Linker
 from deeped_ray.running.console import table
 from deeped_ray.running.http import open_url
-from deeped_ray.running.local_ray import LocalRay, descendants, free_ports, local_ray
-from deeped_ray.serving.local import ROOT, deploy
+from deeped_ray.running.local_ray import ROOT, LocalRay, descendants, free_ports, local_ray
+from deeped_ray.serving.local import deploy
 from deeped_ray.types import Document
 
 CLIENTS = 4

@@ -33,13 +33,14 @@ from deeped_ray.evaluation.datasets import read_dataset, read_datasets
 from deeped_ray.evaluation.metrics import mean_and_interval
 from deeped_ray.evaluation.report import evaluate_linker
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking.batching import MIN_PRIOR
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.config import VARIANTS, ModelConfig, ModelKind
+from deeped_ray.linking.encoding import MIN_PRIOR
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import ALL_BY_PRIOR, Linker
 from deeped_ray.linking.mention_counts import MentionCounts
-from deeped_ray.linking.model import VARIANTS, LinkerModel, ModelConfig, ModelKind
+from deeped_ray.linking.model import LinkerModel
 from deeped_ray.running.console import table
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig

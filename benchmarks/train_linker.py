@@ -17,11 +17,13 @@ from _harness import best_seconds, finish, parser_of
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking import lbp
-from deeped_ray.linking.batching import Batch, EncodedDocument, collate, encode_document
+from deeped_ray.linking.batching import Batch, collate
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.config import ModelConfig
+from deeped_ray.linking.encoding import EncodedDocument, encode_document
 from deeped_ray.linking.inputs import LinkerInputs
-from deeped_ray.linking.model import LinkerModel, ModelConfig
+from deeped_ray.linking.model import LinkerModel
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig
 from deeped_ray.training.fitting import Examples, Fit

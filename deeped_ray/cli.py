@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import NamedTuple
 
 from deeped_ray import __version__
@@ -26,6 +27,10 @@ class Command(NamedTuple):
 COMMANDS = {
     "demo": Command("show the whole path on this machine: dump, vectors, linker, server", "deeped demo --once"),
     "serve": Command("serve a knowledge base on this machine: page, HTTP API, metrics", "deeped serve --kb kb/mini"),
+    "deploy": Command(
+        "deploy a Serve config file to a running cluster; if it fails, go back to what ran before",
+        "deeped deploy linker.yaml --address http://127.0.0.1:8265",
+    ),
     "link": Command("link the mentions of a text", 'deeped link --kb KB "Scotland beat Australia at Murrayfield."'),
     "detect": Command(
         "find the mentions of a text, or score how well they are found",
@@ -49,7 +54,7 @@ COMMANDS = {
     ),
     "info": Command("show what a knowledge base holds", "deeped info KB"),
 }
-WITHOUT_JSON = ("demo", "serve", "evaluate")
+WITHOUT_JSON = ("demo", "serve", "deploy", "evaluate")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,7 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     try:
-        print(json.dumps(data, ensure_ascii=False, indent=2) if getattr(args, "json", None) is True else text)
+        is_json = getattr(args, "json", None) is True
+        print(json.dumps(data, ensure_ascii=False, indent=2, default=asdict) if is_json else text)
         sys.stdout.flush()
     except BrokenPipeError:  # `deeped ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

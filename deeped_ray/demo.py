@@ -17,12 +17,13 @@ from typing import Any
 from deeped_ray.linking.views import linked_text
 from deeped_ray.running.console import stdout_style
 from deeped_ray.running.http import open_url
-from deeped_ray.running.local_ray import LocalRay, executable, local_ray
-from deeped_ray.serving.local import ROOT, deploy
+from deeped_ray.running.local_ray import IS_CHECKOUT, ROOT, LocalRay, executable, local_ray, require_free
+from deeped_ray.serving.config import AppArgs, read_token
+from deeped_ray.serving.deploy import check
+from deeped_ray.serving.local import deploy
 from deeped_ray.types import Candidate, DeepEdError, Prediction
 
 SENTENCE = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
-IS_CHECKOUT = (ROOT / "jobs").is_dir() and (ROOT / "pyproject.toml").exists()
 _NOISE = re.compile(
     r"^\S+ \S+\t(INFO|SUCC|WARNING) (cli|packaging|dashboard_sdk|sdk|job_manager|working_dir|worker|authentication_token_setup)\.py"
     r"|Running entrypoint|Tailing logs|core_worker\.cc|^\s*$|^\(PlacementGroupCleaner pid=\d+\)"
@@ -31,12 +32,14 @@ _NOISE = re.compile(
 
 def run_demo(kb: Path, *, port: int | None = None, keep_serving: bool = False) -> None:
     _end_with_what_was_started()
+    if port:
+        require_free(port)
     start = time.monotonic()
     _say("starting a private Ray")
     with local_ray() as ray:
         submit(ray, "pipeline", "--kb", str(kb), "--until", "train_linker")
         _say("deploying the server")
-        url = deploy(ray, kb, port=port)
+        url = deploy(ray, kb, port=port, say=_say)
         _say(f"POST {url}/link")
         print(f"\n{linked_text(SENTENCE, post_link(url, SENTENCE), style=stdout_style())}\n")
         submit(ray, "evaluate", "--kb", str(kb))
@@ -46,15 +49,16 @@ def run_demo(kb: Path, *, port: int | None = None, keep_serving: bool = False) -
             _wait_for_interrupt(url, ray)
 
 
-def run_server(kb: Path, *, port: int | None = None) -> None:
-    from deeped_ray.linking.linker import Linker
-
+def run_server(kb: Path, *, port: int | None = None, token_file: str | None = None) -> None:
+    """Serve until Ctrl-C. Raises an error if the knowledge base cannot be served, or if Ray ends."""
     _end_with_what_was_started()
-    Linker.open(kb)  # a knowledge base that cannot be served says so now, before anything starts
-    _say("starting a private Ray")
-    with local_ray() as ray:
-        _say("deploying the server")
-        _wait_for_interrupt(deploy(ray, kb, port=port), ray)
+    if port:
+        require_free(port)
+    read_token(token_file)
+    _say("checking the knowledge base, and starting a private Ray")
+    with local_ray(meanwhile=lambda: _say(check(AppArgs(kb=str(kb))))) as ray:
+        _say("starting Ray Serve and the replicas")
+        _wait_for_interrupt(deploy(ray, kb, port=port, token_file=token_file, say=_say), ray)
 
 
 def _end_with_what_was_started() -> None:
@@ -110,7 +114,7 @@ def _wait_for_interrupt(url: str, ray: LocalRay) -> None:
         flush=True,
     )
     try:
-        signal.pause()
+        ray.wait_until_gone()
     except KeyboardInterrupt:
         print("shutting down", flush=True)
 

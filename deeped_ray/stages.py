@@ -22,15 +22,14 @@ from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings.config import Methods, ShardConfig, SubsetConfig
 from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.embeddings.recall import RecallConfig, index_recall
-from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.evaluation.relatedness import ValidationConfig, validation_of
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate
 from deeped_ray.evaluation.tables import report_table
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.detection import DetectionConfig
-from deeped_ray.linking.model import ModelConfig
 from deeped_ray.mini import MINI_CONFIG
 from deeped_ray.running import logs
 from deeped_ray.running.config import (
@@ -126,6 +125,8 @@ def _corpus(kb: KnowledgeBase, config: CorpusSection, resume: ResumeConfig) -> S
 
 
 def _vectors(kb: KnowledgeBase, config: VectorsSection, resume: ResumeConfig) -> Summary:
+    from deeped_ray.embeddings.trainer import embed_entities  # torch takes a second to import
+
     scorer = validation_of(kb, config.validation)
     return embed_entities(kb, config.methods, config.sharding, subset=config.subset, resume=resume, validation=scorer)
 

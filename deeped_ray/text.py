@@ -26,6 +26,7 @@ _WORD = re.compile(r"\w+")
 _SPELLED_WORD = re.compile(r"[\w'’]+")
 _HEADLINE_WORD = re.compile(r"\w+(?:['’]\w+)?")
 _QUALIFIER = re.compile(r"(?<=\S)(?:\s*\([^()]*\)|,[^,]*)$")
+MAX_MARKS = 30
 _GAP_KIND, _WORD_KIND, _SINGLE_KIND, _MARK_KIND = range(4)
 _KINDS = {
     _WORD_KIND: r"\w+",
@@ -171,9 +172,30 @@ def mix64(values: Hashes) -> Hashes:
 # -- titles and mentions
 
 
+def compose(text: str) -> str:
+    """NFC, in linear time."""
+    return text if text.isascii() else unicodedata.normalize("NFC", without_excess_marks(text))
+
+
+def without_excess_marks(text: str) -> str:
+    """At most 30 combining marks in a row, as Unicode's stream-safe format has it: no language writes more.
+
+    Normal forms sort the marks of a letter, and Python does so in quadratic time: 5 s for 80,000 marks.
+    """
+    return _excess_marks().sub(r"\1", text) if len(text) > MAX_MARKS else text
+
+
+@functools.cache
+def _excess_marks() -> re.Pattern[str]:
+    # also characters that are no marks, but decompose into marks: some Tibetan vowels, half-width voiced sound marks
+    letters = map(chr, [*range(0x300, 0xD800), *range(0xF900, 0x20000)])
+    marks = "".join(each for each in letters if unicodedata.combining(unicodedata.normalize("NFKD", each)[0]))
+    return re.compile(f"([{marks}]{{{MAX_MARKS}}})[{marks}]+")
+
+
 def normalize_title(title: str) -> str:
     """`apple_Inc.` -> `Apple Inc.`: MediaWiki's own rule for page titles, in NFC."""
-    title = " ".join(unicodedata.normalize("NFC", title).replace("_", " ").split())
+    title = " ".join(compose(title).replace("_", " ").split())
     if "A" <= title[:1] <= "Z":  # nearly all
         return title
     first = title[:1].upper()
@@ -183,8 +205,7 @@ def normalize_title(title: str) -> str:
 
 def normalize_mention(surface: str) -> str:
     """Surface strings are compared in NFC with single spaces; case is kept."""
-    text = surface if surface.isascii() else unicodedata.normalize("NFC", surface)
-    return " ".join(text.replace("_", " ").split())
+    return " ".join(compose(surface).replace("_", " ").split())
 
 
 def capitalize_words(text: str) -> str:

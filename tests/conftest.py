@@ -1,12 +1,14 @@
 """Fixtures: one real Ray for the session, and one knowledge base made from the mini encyclopedia by the real stages."""
 
 import atexit
+import fcntl
 import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,10 +36,11 @@ from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.linking.batching import Batch, EncodedDocument, collate
+from deeped_ray.linking.batching import Batch, collate
 from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.config import ModelConfig
+from deeped_ray.linking.encoding import EncodedDocument
 from deeped_ray.linking.linker import Linker
-from deeped_ray.linking.model import ModelConfig
 from deeped_ray.storage.location import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.trainer import train_linker
@@ -48,6 +51,55 @@ MINI_CORPUS = CorpusConfig(min_word_count=2, shard_mb=0.1, partitions=3)
 MINI_WORDS = WordVectorConfig(dimension=100, ppmi_window=30)
 MINI_SHARDS = ShardConfig(shard_words=10_000)
 MINI_TRAINING = TrainingConfig(epochs=15, documents_per_step=2)
+
+
+# -- two processes: `make test` runs pytest -n 2
+
+TOGETHER = {"serving": ("batch", "embeddings", "linking", "serving", "training"), "faults": ("faults",)}
+"""Folders whose tests share a server, a cluster or a trained linker. They take longest."""
+
+
+def _process_of(nodeid: str) -> str:
+    """Tests with the same answer run in one process: those of a group of folders, else those of a file."""
+    file = nodeid.split("::")[0]
+    return next((name for name, folders in TOGETHER.items() if file.split("/")[1] in folders), file)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The groups of folders begin first. What needs no knowledge base comes before what does: the other process makes it."""
+    items.sort(
+        key=lambda item: (_process_of(item.nodeid) not in TOGETHER, _needs_ray(item) and "faults/" in item.nodeid)
+    )
+
+
+def _needs_ray(item: pytest.Item) -> bool:
+    return "local_ray_session" in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Not xdist's own `loadgroup`: it marks tests in a way that pytest 9 no longer reads, and spreads them one by one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFolder(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return _process_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return ByFolder(config, log)
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> KnowledgeBase:
+    """Made by the process that needs it first; the other one waits for it."""
+    folder = factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    with open(folder / f"{name}.lock", "a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.seek(0)
+        if lock.read() != "made":
+            make(folder / name)
+            lock.write("made")
+    return KnowledgeBase(folder / name)
 
 
 @pytest.fixture(scope="session")
@@ -75,34 +127,43 @@ def local_ray_session(s3_server: S3, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="session")
 def corpus_kb(local_ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
     """The mini encyclopedia, ingested and embedded."""
-    kb = KnowledgeBase(tmp_path_factory.mktemp("kb") / "mini", create=True)
-    build_corpus(kb, MINI_CORPUS)
-    build_words(kb, MINI_WORDS)
-    embed_entities(kb, sharding=MINI_SHARDS)
-    build_index(kb, IndexConfig())
-    return kb
+
+    def make(path: Path) -> None:
+        kb = KnowledgeBase(path, create=True)
+        build_corpus(kb, MINI_CORPUS)
+        build_words(kb, MINI_WORDS)
+        embed_entities(kb, sharding=MINI_SHARDS)
+        build_index(kb, IndexConfig())
+
+    return made_once(tmp_path_factory, "corpus", make)
 
 
 @pytest.fixture(scope="session")
-def mini_kb(corpus_kb: KnowledgeBase) -> KnowledgeBase:
+def mini_kb(corpus_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
     """The same with a trained linker: what `make demo` makes."""
-    train_linker(corpus_kb, MINI_TRAINING, ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig())
-    return corpus_kb
 
+    def make(path: Path) -> None:
+        kb = copy_of(corpus_kb, path)
+        train_linker(kb, MINI_TRAINING, ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig())
 
-def copy_of(kb: KnowledgeBase, folder: Path) -> KnowledgeBase:
-    return KnowledgeBase(shutil.copytree(kb.root, folder))
+    return made_once(tmp_path_factory, "mini", make)
 
 
 @pytest.fixture(scope="session")
 def seeds_kb(corpus_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
     """Two short fits of the global model, and the run's folder with their last checkpoints, which is removed otherwise."""
-    kb = copy_of(corpus_kb, tmp_path_factory.mktemp("kb") / "seeds")
-    training = TrainingConfig(epochs=4, documents_per_step=8, seeds=2, model="global")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Location, "remove", lambda _: None)
-        train_linker(kb, training, ModelConfig(), CandidateConfig(), WorkerConfig())
-    return kb
+
+    def make(path: Path) -> None:
+        training = TrainingConfig(epochs=4, documents_per_step=8, seeds=2, model="global")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Location, "remove", lambda _: None)
+            train_linker(copy_of(corpus_kb, path), training, ModelConfig(), CandidateConfig(), WorkerConfig())
+
+    return made_once(tmp_path_factory, "seeds", make)
+
+
+def copy_of(kb: KnowledgeBase, folder: Path) -> KnowledgeBase:
+    return KnowledgeBase(shutil.copytree(kb.root, folder))
 
 
 @pytest.fixture(scope="session")

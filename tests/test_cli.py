@@ -8,6 +8,7 @@ import pytest
 
 from deeped_ray.cli import main
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.serving.schemas import LinkedMention
 
 TEXT = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
 
@@ -38,8 +39,9 @@ def test_link_as_json(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "link", "--kb", kb, "--spans", "0:8,13:20,41:47", "--json", TEXT)
     assert code == 0
     answers = json.loads(out)
-    assert answers[2]["candidates"][0]["title"] == "Boston Bruins"
-    assert answers[2]["reason"] is None
+    assert answers[2]["entity"] == answers[2]["candidates"][0]
+    assert (answers[2]["entity"]["title"], answers[2]["reason"]) == ("Boston Bruins", None)
+    assert all(LinkedMention.model_validate(each, extra="forbid") for each in answers)  # as `POST /link` answers
 
 
 def test_link_of_an_unknown_name_says_why(kb: str, capsys: pytest.CaptureFixture[str]) -> None:

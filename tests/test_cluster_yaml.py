@@ -79,7 +79,7 @@ def test_the_environment_of_the_nodes_turns_authentication_on(config: dict[str, 
     environment = dict(line.partition("=")[::2] for line in run.stdout.splitlines())
     assert environment["RAY_AUTH_MODE"] == "token"
     assert environment["PATH"] == f"{tmp_path}/venv/bin:/usr/bin:/bin"
-    assert environment["RAY_SERVE_HAPROXY_RETRY_ON"] == "conn-failure empty-response"
+    assert environment["RAY_SERVE_HAPROXY_BINARY_PATH"] == f"{tmp_path}/venv/bin/deeped-edge"
 
 
 def test_every_ray_starts_in_that_environment_and_exports_metrics(config: dict[str, Any]) -> None:

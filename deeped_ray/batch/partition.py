@@ -5,8 +5,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import torch
-
 from deeped_ray.batch.answers import Answered, AnswerWriter, Counts, schema_of, writing_answers
 from deeped_ray.batch.config import CorpusLinkingConfig
 from deeped_ray.batch.documents import ROWS_AT_ONCE, DocumentError, Partition, Row, Text, name_of, read_rows, text_of
@@ -55,7 +53,6 @@ class Attempt:
 def link_partition(attempt: Attempt, job: Job) -> Counts:
     """Task: one file of answers; returns what is in it."""
     partition, config = attempt.partition, job.config
-    torch.set_num_threads(1)  # a task has one CPU
     schema = schema_of(top=config.top, explain=config.explain, metadata=job.metadata)
     if attempt.crashes:
         job.mark(partition).remove()

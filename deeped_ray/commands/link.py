@@ -2,12 +2,11 @@
 
 import argparse
 import sys
-from dataclasses import asdict
 
 from deeped_ray.commands.options import MODELS, Answer, add_detection_options, add_kb, config_of, share, spans
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker
-from deeped_ray.linking.views import describe, linked_text
+from deeped_ray.linking.views import answer_of, describe, linked_text
 from deeped_ray.running.console import stdout_style
 
 
@@ -38,4 +37,4 @@ def run(args: argparse.Namespace) -> Answer:
     told = [linked_text(text, predictions, num_words=args.words, style=style)]
     if args.candidates:
         told += [describe(prediction, num_words=args.words, style=style) for prediction in predictions]
-    return [asdict(prediction) for prediction in predictions], "\n\n".join(told)
+    return [answer_of(prediction) for prediction in predictions], "\n\n".join(told)

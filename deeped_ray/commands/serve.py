@@ -1,6 +1,7 @@
 """`deeped serve`: a knowledge base served on this machine."""
 
 import argparse
+import os
 from pathlib import Path
 
 from deeped_ray.commands.options import Answer, add_kb, positive
@@ -10,8 +11,11 @@ from deeped_ray.demo import run_server
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_kb(parser)
     parser.add_argument("--port", type=positive, help="port on 127.0.0.1 (default: a free one)")
+    parser.add_argument(
+        "--token-file", type=os.path.abspath, help="file with the token that clients have to send (default: none)"
+    )
 
 
 def run(args: argparse.Namespace) -> Answer:
-    run_server(Path(args.kb).absolute(), port=args.port)
+    run_server(Path(args.kb).absolute(), port=args.port, token_file=args.token_file)
     return None, ""

@@ -39,6 +39,8 @@ _SCHEMA = pa.schema(
 )
 _COLUMNS = ("entities", "priors", "counts")
 _PUNCTUATION = " .,;:!?'\"()|-–—’‘“”"
+MAX_SURFACE = 1000
+"""Longer strings are no names. Titles have at most 255 bytes."""
 _POSSESSIVE = re.compile(r"\s*['’]s?$")
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int64]
@@ -229,6 +231,8 @@ class MentionTable:
 
         NEW YORK is taken for New York unless it is itself the more frequent mention, as U.S. is.
         """
+        if len(surface) > MAX_SURFACE:
+            return Match("", "unknown", [])
         mention = normalize_mention(surface)
         row = self._mentions.find(mention)
         if mention.isupper() and (capitalized := capitalize_words(mention)) != mention:

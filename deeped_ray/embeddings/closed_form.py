@@ -16,14 +16,16 @@ centroid x_e bar - mu at infinity. One lambda for all entities makes z a weighte
 """
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from deeped_ray.embeddings.evidence import Evidence
 from deeped_ray.types import DeepEdError
+
+if TYPE_CHECKING:
+    import torch
 
 Floats = npt.NDArray[np.float32]
 _BLOCK = 8192
@@ -87,23 +89,32 @@ def contrast(vectors: Floats, noise: Noise, *, ridge: float) -> Floats:
     return contrasts
 
 
-def embed(evidence: Evidence, contrasts: torch.Tensor, config: ClosedFormConfig) -> Floats:
+def embed(evidence: Evidence, contrasts: "torch.Tensor", config: ClosedFormConfig) -> Floats:
     """z = normalise(sum_w p(w|e) x'_w), [E, d]; zero where nothing is known.
 
     p(w|e) mixes the sources by their shares; absent ones give theirs away. Every entity is summed in the order of its own
     words, so the result does not depend on which others are with it.
     """
-    has_text = evidence.kinds >= 2
-    title_share = np.where(has_text, config.title_share, 1.0)
+    import torch  # takes a second to import, and texts of a request need none of it
+
     total = torch.zeros((len(evidence.page), contrasts.shape[1]), device=contrasts.device)
-    for bags, share in zip(evidence, (config.page_share, config.link_share, title_share), strict=True):
-        weights = bags.counts * (share / np.maximum(bags.masses, 1))[bags.owners]
+    for bags, weights in zip(evidence, weights_of(evidence, config), strict=True):
         total += torch.nn.functional.embedding_bag(
             torch.from_numpy(bags.rows).to(contrasts.device),
             contrasts,
             torch.from_numpy(bags.offsets[:-1].astype(np.int32)).to(contrasts.device),
             mode="sum",
-            per_sample_weights=torch.from_numpy(weights.astype(np.float32)).to(contrasts.device),
+            per_sample_weights=torch.from_numpy(weights).to(contrasts.device),
         )
     vectors: Floats = torch.nn.functional.normalize(total, dim=-1).cpu().numpy()
     return vectors
+
+
+def weights_of(evidence: Evidence, config: ClosedFormConfig) -> list[Floats]:
+    """p(w|e) of the words of each source, up to a factor."""
+    has_text = evidence.kinds >= 2
+    shares = (config.page_share, config.link_share, np.where(has_text, config.title_share, 1.0))
+    return [
+        (bags.counts * (share / np.maximum(bags.masses, 1))[bags.owners]).astype(np.float32)
+        for bags, share in zip(evidence, shares, strict=True)
+    ]

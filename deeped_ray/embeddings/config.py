@@ -3,10 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
-import torch
-
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
-from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.running.config import FLAG, JOB_FLAG
 from deeped_ray.types import DeepEdError, require_at_least
 
@@ -19,6 +16,32 @@ class EmbeddingConfig:
         Literal["closed-form", "reference"], "solve in closed form, or take the paper's sampled steps", FLAG
     ] = "closed-form"
     alpha: Annotated[float, "exponent of q(w) = p(w)^alpha, the distribution of negative words"] = 0.6
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceConfig:
+    """Method `reference`: the paper's own optimisation, with its values."""
+
+    gamma: Annotated[float, "margin between an entity's words and random words"] = 0.1
+    num_positives: Annotated[int, "positive words per step"] = 20
+    num_negatives: Annotated[int, "negative words per positive word"] = 5
+    learning_rate: Annotated[float, "Adagrad's learning rate"] = 0.3
+    page_steps: Annotated[int, "steps on the words of the entity's own page"] = 400
+    link_steps: Annotated[
+        int,
+        "steps on the words around links to the entity, after `page_steps`. -1: as many as validation finds best.",
+    ] = -1
+    initialization: Annotated[
+        Literal["title", "random"], "start from the mean of the title's word vectors, or from random numbers"
+    ] = "title"
+    seed: Annotated[int, "seed of the random numbers. Each entity adds its title to it."] = 0
+
+    def __post_init__(self) -> None:
+        require_at_least(1, self, "num_positives", "num_negatives")
+        require_at_least(0, self, "page_steps")
+        require_at_least(-1, self, "link_steps")
+        if self.learning_rate <= 0 or self.gamma <= 0:
+            raise DeepEdError("`learning_rate` and `gamma` must be positive.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +95,8 @@ class Methods:
 
 
 def device_of(sharding: ShardConfig) -> str:
+    import torch  # takes a second, and settings are read by every command
+
     if sharding.device == "cuda" and not torch.cuda.is_available():
         raise DeepEdError(
             "`device` is cuda, but this task sees no GPU. Check the node's drivers, or set vectors.device=auto."

@@ -28,7 +28,7 @@ from jaxtyping import Float
 
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.strings import hash64, read_strings, take_strings
-from deeped_ray.text import STOP_WORDS, bare_title, is_content_word, spelled_words, words_of
+from deeped_ray.text import STOP_WORDS, bare_title, is_content_word, spelled_words, without_excess_marks, words_of
 
 MIN_TYPO_LENGTH = 6
 """Shorter names with one other letter are other names: Clark, Clara."""
@@ -52,7 +52,7 @@ _JOINED = re.compile(r"['’‘ʻ`.]")  # O'Neill, U.S.
 def fold(name: str) -> str:
     """`Beyoncé O'Neill-Größe` -> `beyonce oneill grosse`."""
     if not name.isascii():
-        decomposed = unicodedata.normalize("NFKD", name)
+        decomposed = unicodedata.normalize("NFKD", without_excess_marks(name))
         name = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
     folded = name.casefold().translate(_LETTERS)
     return " ".join(words_of(_JOINED.sub("", folded).replace("_", " ")))

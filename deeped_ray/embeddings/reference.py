@@ -4,8 +4,7 @@ The yardstick for `closed_form`: first on the words of the entity's own page, th
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,35 +12,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from deeped_ray.embeddings.config import ReferenceConfig
 from deeped_ray.embeddings.evidence import NOTHING, Evidence
 from deeped_ray.embeddings.objective import WordBag, draw, gradient, project
-from deeped_ray.types import DeepEdError, require_at_least
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReferenceConfig:
-    """Method `reference`: the paper's own optimisation, with its values."""
-
-    gamma: Annotated[float, "margin between an entity's words and random words"] = 0.1
-    num_positives: Annotated[int, "positive words per step"] = 20
-    num_negatives: Annotated[int, "negative words per positive word"] = 5
-    learning_rate: Annotated[float, "Adagrad's learning rate"] = 0.3
-    page_steps: Annotated[int, "steps on the words of the entity's own page"] = 400
-    link_steps: Annotated[
-        int,
-        "steps on the words around links to the entity, after `page_steps`. -1: as many as validation finds best.",
-    ] = -1
-    initialization: Annotated[
-        Literal["title", "random"], "start from the mean of the title's word vectors, or from random numbers"
-    ] = "title"
-    seed: Annotated[int, "seed of the random numbers. Each entity adds its title to it."] = 0
-
-    def __post_init__(self) -> None:
-        require_at_least(1, self, "num_positives", "num_negatives")
-        require_at_least(0, self, "page_steps")
-        require_at_least(-1, self, "link_steps")
-        if self.learning_rate <= 0 or self.gamma <= 0:
-            raise DeepEdError("`learning_rate` and `gamma` must be positive.")
 
 
 class Adagrad:

@@ -10,8 +10,11 @@ import numpy.typing as npt
 
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.embeddings.words import Words
+from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.text import tokenize
 from deeped_ray.types import DeepEdError, Mention, require_at_least
+
+_WORDS_PER_PAUSE = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,13 +45,17 @@ class CandidateConfig:
 class KnownWords:
     """The words of a text that have a vector, with their places: the supply of all its contexts."""
 
-    def __init__(self, text: str, words: Words) -> None:
-        tokens = list(tokenize(text))
-        found = [words.find(token.word) for token in tokens]
-        known = [token for token, row in zip(tokens, found, strict=True) if row is not None]
-        self._rows = np.array([row for row in found if row is not None], np.int64)
-        self._starts = [token.start for token in known]
-        self._ends = [token.end for token in known]
+    def __init__(self, text: str, words: Words, pause: Pause = no_pause) -> None:
+        rows, self._starts, self._ends = [], [], []
+        for place, token in enumerate(tokenize(text)):
+            row = words.find(token.word)
+            if row is not None:
+                rows.append(row)
+                self._starts.append(token.start)
+                self._ends.append(token.end)
+            if place % _WORDS_PER_PAUSE == 0:
+                pause()
+        self._rows = np.array(rows, np.int64)
 
     def around(self, mention: Mention, *, num_words: int) -> npt.NDArray[np.int64]:
         """Rows of the nearest known words, `num_words // 2` at most on each side, the mention itself left out."""

@@ -12,7 +12,7 @@ authors rarely link well-known names (`U.S.` on 2% of its pages).
 """
 
 import re
-import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -21,10 +21,13 @@ import numpy.typing as npt
 
 from deeped_ray.corpus.occurrences import MAX_UNITS, Occurrences, SequenceIndex, later_hashes
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.text import STOP_WORDS, Hashes, Spans, hash_tokens, unit_spans
+from deeped_ray.linking.pace import Pause, no_pause
+from deeped_ray.text import STOP_WORDS, Hashes, Spans, compose, hash_tokens, unit_spans
 from deeped_ray.types import DeepEdError
 
 Span = tuple[int, int]
+PIECE_CHARACTERS = 10_000
+"""Read at once: some ten milliseconds of work."""
 # A string that never occurs in running text, such as some titles, counts as linked once in ten times.
 _PSEUDO_PAGES, _PSEUDO_LINKED = 2.0, 0.2
 _SENTENCE_ENDS = frozenset(".!?:\n\r\v\f\x85\u2028\u2029")
@@ -93,6 +96,16 @@ class _Matches(NamedTuple):
         return _Matches(self.first[is_kept], self.length[is_kept], self.probability[is_kept], self.name_share[is_kept])
 
 
+class _Piece(NamedTuple):
+    """A piece of a text, and the names in it."""
+
+    units: Spans
+    words: _Words
+    is_ordinary: _Bools
+    chosen: list[Span]
+    """In units."""
+
+
 class Detector:
     """Finds mentions by the mention table of a corpus part."""
 
@@ -102,19 +115,30 @@ class Detector:
         self._pages = np.asarray(corpus.array("mentions.pages"))
         self._linked_pages = np.asarray(corpus.array("mentions.linked_pages"))
 
-    def spans(self, text: str) -> list[Span]:
+    def spans(self, text: str, pause: Pause = no_pause) -> list[Span]:
         """Start and end of every mention, in order. Mentions do not overlap."""
-        units = unit_spans(text)
-        if not len(units.starts):
-            return []
+        read = []
+        for start, end in pieces(text):
+            units = unit_spans(text[start:end])
+            if len(units.starts):
+                read.append((start, self._read(text[start:end], units)))
+            pause()
+        last_words = set().union(*(_last_words(piece) for _, piece in read)) if self.config.short_names else set()
+        found = []
+        for start, piece in read:
+            starts, ends = (piece.units.starts + start).tolist(), (piece.units.ends + start).tolist()
+            chosen = piece.chosen + _short_names(piece, last_words)
+            found += sorted((starts[first], ends[end - 1]) for first, end in chosen)
+            pause()
+        return found
+
+    def _read(self, text: str, units: Spans) -> "_Piece":
+        """All but the short names, whose long forms may stand anywhere in the text."""
         words = _words_of(text, units)
         matches = self._find(words)
         is_ordinary = _ordinary(matches, words, self.config.min_name_share)
         chosen = _resolve(matches.where(self._is_mention(matches, words)), len(words.is_word))
-        chosen = _without_parts(chosen, words, is_ordinary)
-        if self.config.short_names:
-            chosen += _short_names(chosen, words, is_ordinary)
-        return sorted((int(units.starts[first]), int(units.ends[end - 1])) for first, end in chosen)
+        return _Piece(units, words, is_ordinary, _without_parts(chosen, words, is_ordinary))
 
     def _find(self, words: _Words) -> _Matches:
         """All matches as written, and as a headline for capitals, with how often they are written in lower case."""
@@ -166,7 +190,7 @@ def _changed(found: Occurrences, own: Hashes, first: Hashes, later: Hashes) -> O
 
 def _words_of(text: str, units: Spans) -> _Words:
     strings = [text[start:end] for start, end in zip(units.starts.tolist(), units.ends.tolist(), strict=True)]
-    strings = [string if string.isascii() else unicodedata.normalize("NFC", string) for string in strings]
+    strings = [compose(string) for string in strings]
     is_word = np.array([string[0].isalnum() for string in strings])
     is_common = np.array([string.lower() in STOP_WORDS or _DATE.fullmatch(string) is not None for string in strings])
     is_number = np.array([string[0].isdigit() for string in strings])
@@ -251,13 +275,18 @@ def _without_parts(chosen: list[Span], words: _Words, is_ordinary: _Bools) -> li
     return [(first, end) for first, end in chosen if not is_part(first, -1) and not is_part(end - 1, 1)]
 
 
-def _short_names(chosen: list[Span], words: _Words, is_ordinary: _Bools) -> list[Span]:
+def _last_words(piece: _Piece) -> set[str]:
+    """The last words of names of several words."""
+    words = piece.words
+    found = {words.strings[end - 1] for first, end in piece.chosen if words.is_capital[first : end - 1].any()}
+    return {word for word in found if word.istitle()}
+
+
+def _short_names(piece: _Piece, last_words: set[str]) -> list[Span]:
     """`Arafat`, if `Yasser Arafat` is a mention: the linker gives the short name the candidates of the long one."""
-    strings = words.strings
-    last_words = {strings[end - 1] for first, end in chosen if words.is_capital[first : end - 1].any()}
-    last_words = {word for word in last_words if word.istitle()}
-    is_taken = _taken(chosen, len(strings))
-    is_rival = words.is_capital & ~is_taken & ~words.is_initial & ~is_ordinary
+    words, strings = piece.words, piece.words.strings
+    is_taken = _taken(piece.chosen, len(strings))
+    is_rival = words.is_capital & ~is_taken & ~words.is_initial & ~piece.is_ordinary
     found = []
     for place, string in enumerate(strings):
         if string not in last_words or is_taken[place]:
@@ -268,6 +297,18 @@ def _short_names(chosen: list[Span], words: _Words, is_ordinary: _Bools) -> list
     return found
 
 
+def pieces(text: str) -> Iterator[Span]:
+    """Cut a long text into pieces, at line ends if there are some, else between words. No name spans two lines."""
+    start, size = 0, PIECE_CHARACTERS
+    while len(text) - start > size:
+        cuts = (text.rfind(mark, start, start + size) + 1 for mark in ("\n", ". ", " "))
+        end = next((cut for cut in cuts if cut > start), start + size)
+        yield start, end
+        start = end
+    if start < len(text):
+        yield start, len(text)
+
+
 class SpacyDetector:
     """Uses the named entities of a spaCy pipeline as mentions."""
 
@@ -275,7 +316,7 @@ class SpacyDetector:
         self.config = config
         self._pipeline = _load_pipeline(config.spacy_model)
 
-    def spans(self, text: str) -> list[Span]:
+    def spans(self, text: str, _: Pause = no_pause) -> list[Span]:
         return [
             (entity.start_char, entity.end_char)
             for entity in self._pipeline(text).ents

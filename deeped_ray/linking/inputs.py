@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,17 +15,20 @@ from deeped_ray.embeddings.name_search import NameSearch
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking.batching import Batch, EncodedDocument, collate, encode_document
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
 from deeped_ray.linking.coreference import share_person_candidates
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, open_detector
+from deeped_ray.linking.encoding import EncodedDocument, encode_document
 from deeped_ray.linking.mention_counts import MentionCounts
+from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.types import Document, Mention
 
 # Differs from the paper: belief propagation grows with the square of the mentions, so longer documents are linked in
 # windows of this many, each mention in the window where it stands farthest from the rim.
 MAX_JOINT_MENTIONS = 100
+SECONDS_PER_SEARCH = 0.001
+"""Looking for names that resemble an unknown one takes about as long at 520,000 entities."""
 
 
 class Window(NamedTuple):
@@ -74,7 +77,12 @@ class LinkerInputs:
         return open_detector(self._kb.open("corpus"), config)
 
     def first_candidates(
-        self, document: Document, *, number: int | None = None, known: KnownWords | None = None
+        self,
+        document: Document,
+        *,
+        number: int | None = None,
+        known: KnownWords | None = None,
+        pause: Pause = no_pause,
     ) -> list[list[PriorCandidate]]:
         """For every mention the best candidates by prior, before the context is looked at.
 
@@ -83,10 +91,10 @@ class LinkerInputs:
         """
         listed = [self._listed(document, mention, number) for mention in document.mentions]
         surfaces = [document.surface(mention) for mention in document.mentions]
-        found = [
-            self.mentions.candidates(surface) if candidates is None else candidates
-            for surface, candidates in zip(surfaces, listed, strict=True)
-        ]
+        found = []
+        for surface, candidates in zip(surfaces, listed, strict=True):
+            found.append(self.mentions.candidates(surface) if candidates is None else candidates)
+            pause()
         if self.config.coreference != "none":
             shared = share_person_candidates(surfaces, found, self.catalogue.is_person, self.config.coreference)
             # lists come as their makers want them
@@ -95,9 +103,11 @@ class LinkerInputs:
             ]
         unknown = [i for i, candidates in enumerate(found) if not candidates and listed[i] is None]
         if self.names is not None and unknown:
-            known = known or KnownWords(document.text, self.words)
+            known = known or KnownWords(document.text, self.words, pause)
+            pause(len(unknown) * SECONDS_PER_SEARCH)
             for i in unknown:
                 found[i] = self._resembling(document, document.mentions[i], known)
+                pause()
         return [candidates[: self.config.first_candidates] for candidates in found]
 
     def _resembling(self, document: Document, mention: Mention, known: KnownWords) -> list[PriorCandidate]:
@@ -122,19 +132,19 @@ class LinkerInputs:
         return self.counts.priors(document.surface(mention), list(links), list(links.values()), without=number)
 
     def encode(
-        self, document: Document, *, number: int | None = None, insert_gold: bool = False
-    ) -> list[tuple[Window, EncodedDocument]]:
+        self, document: Document, *, number: int | None = None, insert_gold: bool = False, pause: Pause = no_pause
+    ) -> Iterator[tuple[Window, EncodedDocument]]:
         """The document in windows that are linked jointly; most have one, a document without mentions has none.
 
         A mention that two windows see has its gold entity only in the window that answers it. `insert_gold` puts the gold
         entity last where pruning lost it: for training only.
         """
         if not document.mentions:
-            return []
-        known = KnownWords(document.text, self.words)
-        firsts = self.first_candidates(document, number=number, known=known)
-        windows = windows_of(document.mentions)
-        return [(window, self._encode(document, firsts, window, known, insert_gold=insert_gold)) for window in windows]
+            return
+        known = KnownWords(document.text, self.words, pause)
+        firsts = self.first_candidates(document, number=number, known=known, pause=pause)
+        for window in windows_of(document.mentions):
+            yield window, self._encode(document, firsts, window, known, insert_gold=insert_gold)
 
     def _encode(
         self,
@@ -161,9 +171,6 @@ class LinkerInputs:
             for row, id_, is_answered in zip(entities, golds, window.is_answered, strict=True)
         ]
         return encode_document(contexts, entities, priors, gold)
-
-    def collate(self, documents: Sequence[EncodedDocument]) -> Batch:
-        return collate(documents, self.words.vectors, self.entity_vectors)
 
 
 def windows_of(mentions: Sequence[Mention], *, size: int | None = None) -> list[Window]:

@@ -8,14 +8,14 @@ Padding never votes: messages from and to absent mentions, to absent candidates 
 """
 
 import math
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from deeped_ray.linking.config import Product
+
 _LOWEST = -1e30
-Product = Literal["max", "sum"]
 
 
 def pairwise_scale(is_mention: Bool[Tensor, "B n"], *, counts_itself: bool = False) -> Float[Tensor, " B"]:

@@ -4,27 +4,24 @@ import functools
 import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
 
 from deeped_ray.embeddings.name_search import NameSearch
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, Part
-from deeped_ray.linking.batching import EncodedDocument, similar_sizes
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.config import ModelConfig, ModelKind
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, Span
+from deeped_ray.linking.encoding import EncodedDocument
 from deeped_ray.linking.inputs import LinkerInputs, Window
-from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, Scores
-from deeped_ray.linking.threads import document_threads
+from deeped_ray.linking.pace import Pause, no_pause, num_threads
+from deeped_ray.linking.scoring import LOWEST, FittedModel, Scored, log_softmax
 from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Prediction
 from deeped_ray.types import LinkerKind as LinkerKind
 
@@ -32,8 +29,10 @@ MENTION_COUNTS = "mention_counts.parquet"
 NO_CANDIDATES = "no entity is known by this name"
 NOTHING_RESEMBLES = "no entity is known by this name, or by one that resembles it"
 ALL_BY_PRIOR = CandidateConfig(kept_by_prior=30, kept_by_context=0)
-# documents per batch, and batches that are sorted by size together
-PER_BATCH, BATCHES_AT_ONCE = 16, 8
+# with fewer documents, sharing them out costs more than it saves
+LEAST_TO_SHARE = 16
+DIGITS = 6
+"""Of scores, weights and probabilities. Further ones are noise of the arithmetic."""
 SUPPORTERS = 5
 """Other mentions that a prediction lists as support, at most."""
 Floats = npt.NDArray[np.float32]
@@ -46,7 +45,7 @@ class Linker:
     def __init__(
         self,
         inputs: LinkerInputs,
-        model: LinkerModel | None,
+        model: FittedModel | None,
         *,
         detection: DetectionConfig | None = None,
         unit: float = 1.0,
@@ -56,8 +55,8 @@ class Linker:
         self.unit = unit
         self._detection = detection or DetectionConfig()
         self._no_candidates = NOTHING_RESEMBLES if inputs.names else NO_CANDIDATES
-        self._num_threads = torch.get_num_threads()
-        self.model = model.eval() if model else None
+        self._num_threads = num_threads()
+        self.model = model
 
     @classmethod
     def open(
@@ -113,7 +112,7 @@ class Linker:
             )
         part.check(weights.relative_to(part.path).as_posix())
         dimension = inputs.words.vectors.shape[1]
-        model = load_model(weights, kind, ModelConfig(**part.config["model"]), dimension=dimension)
+        model = FittedModel.load(weights, kind, ModelConfig(**part.config["model"]), dimension=dimension)
         training = part.config["training"]
         unit = training["margin"] if training["loss"] == "margin" else 1.0
         return cls(inputs, model, detection=detection, unit=unit)
@@ -126,61 +125,56 @@ class Linker:
         """One prediction per span, in the given order. Without spans, one per mention that is found in the text."""
         return self.link_batch([self.document(text, spans)])[0]
 
-    def document(self, text: str, spans: Sequence[Span] | None = None) -> Document:
+    def document(self, text: str, spans: Sequence[Span] | None = None, *, pause: Pause = no_pause) -> Document:
         """The text with its mentions: the given spans, or those that are found in it."""
         if spans is None:
-            spans = self.detector.spans(text)
+            spans = self.detector.spans(text, pause)
         else:
             check_spans(text, spans)
         return Document("", text, tuple(Mention(start, end) for start, end in spans))
 
-    def link_batch(self, documents: Sequence[Document], *, explain: bool = True) -> list[list[Prediction]]:
+    def link_batch(
+        self, documents: Sequence[Document], *, explain: bool = True, pause: Pause = no_pause
+    ) -> list[list[Prediction]]:
         """Predictions for all mentions of all documents. Without `explain` they lack attended words and support."""
         if self.model is None:
-            return [self._by_prior(document) for document in documents]
+            return [self._by_prior(document, pause) for document in documents]
         answers: list[dict[int, Prediction]] = [{} for _ in documents]
-        for batch, scores in self._scored(documents, explain=explain):
-            for row, (number, window, encoded) in enumerate(batch):
-                answers[number].update(self._explain(documents[number], window, encoded, scores, row))
+        for (number, window, encoded), scored in self._scored(documents, explain=explain, pause=pause):
+            answers[number].update(self._predictions(documents[number], window, encoded, scored))
+            pause()
         return [[found[i] for i in range(len(found))] for found in answers]
 
-    def _scored(self, documents: Sequence[Document], *, explain: bool) -> Iterator[tuple[list[_Seen], "_Lists"]]:
-        """Batches with the model's output. Several are computed at once."""
-        if len(documents) <= PER_BATCH or self._num_threads == 1:  # too little work to share
-            for batch in self._batches(documents):
-                yield batch, self._score(batch, explain=explain)
+    def _scored(self, documents: Sequence[Document], *, explain: bool, pause: Pause) -> Iterator[tuple[_Seen, Scored]]:
+        """Windows with the model's output. Several are computed at once."""
+        seen = (
+            (number, *window)
+            for number, document in enumerate(documents)
+            for window in self.inputs.encode(document, pause=pause)
+        )
+        if len(documents) <= LEAST_TO_SHARE or self._num_threads == 1:
+            yield from ((each, self._score(each[2], explain=explain)) for each in seen)
             return
-        with document_threads(self._num_threads) as threads:
-            in_flight: deque[tuple[list[_Seen], Future[_Lists]]] = deque()
-            for batch in self._batches(documents):
-                in_flight.append((batch, threads.submit(self._score, batch, explain=explain)))
-                while len(in_flight) > 2 * self._num_threads:
-                    first, scores = in_flight.popleft()
-                    yield first, scores.result()
-            for batch, scores in in_flight:
-                yield batch, scores.result()
+        with ThreadPoolExecutor(self._num_threads) as threads:
+            in_flight: deque[tuple[_Seen, Future[Scored]]] = deque()
+            for each in seen:
+                in_flight.append((each, threads.submit(self._score, each[2], explain=explain)))
+                while len(in_flight) > LEAST_TO_SHARE:
+                    first, scored = in_flight.popleft()
+                    yield first, scored.result()
+            for each, scored in in_flight:
+                yield each, scored.result()
 
-    def _batches(self, documents: Sequence[Document]) -> Iterator[list[_Seen]]:
-        """Windows with the number of their document, in batches of similar size."""
-        for start in range(0, len(documents), BATCHES_AT_ONCE * PER_BATCH):
-            chunk = range(start, min(start + BATCHES_AT_ONCE * PER_BATCH, len(documents)))
-            seen = [(number, *window) for number in chunk for window in self.inputs.encode(documents[number])]
-            for places in similar_sizes([encoded for _, _, encoded in seen], per_batch=PER_BATCH):
-                yield [seen[place] for place in places]
-
-    @torch.inference_mode()
-    def _score(self, seen: Sequence[_Seen], *, explain: bool) -> "_Lists":
+    def _score(self, encoded: EncodedDocument, *, explain: bool) -> Scored:
         assert self.model is not None
-        batch = self.inputs.collate([encoded for _, _, encoded in seen])
-        scores: Scores = self.model(batch)
-        is_global = self.model.kind == "global"
-        support = self.model.mutual_support(scores.rho, batch) if explain and is_global else None
-        return _Lists(scores, support, self.unit, explain=explain)
+        entities, words = self.inputs.entity_vectors[encoded.entities], self.inputs.words.vectors[encoded.words]
+        return self.model.score(encoded, entities, words, explain=explain)
 
-    def _by_prior(self, document: Document) -> list[Prediction]:
+    def _by_prior(self, document: Document, pause: Pause) -> list[Prediction]:
         catalogue = self.inputs.catalogue
         answers = []
-        for mention, first in zip(document.mentions, self.inputs.first_candidates(document), strict=True):
+        firsts = self.inputs.first_candidates(document, pause=pause)
+        for mention, first in zip(document.mentions, firsts, strict=True):
             candidates = tuple(
                 Candidate(
                     title=catalogue.title(entity_id),
@@ -198,58 +192,55 @@ class Linker:
             answers.append(Prediction(*_place(document, mention), candidates, reason=reason))
         return answers
 
-    def _explain(
-        self, document: Document, window: Window, encoded: EncodedDocument, scores: "_Lists", row: int
+    def _predictions(
+        self, document: Document, window: Window, encoded: EncodedDocument, scored: Scored
     ) -> Iterator[tuple[int, Prediction]]:
-        """One document's rows of the model's output as predictions, each with the position of its mention."""
+        """One window's predictions, each with the position of its mention in the document."""
         titles = self.inputs.catalogue.titles(encoded.entities)
         page_ids = self.inputs.catalogue.page_ids[encoded.entities].tolist()
-        words = self.inputs.words.take(encoded.words) if scores.beta is not None else []
-        entities, priors = encoded.candidates.tolist(), encoded.prior.tolist()
         urls = [self.inputs.catalogue.url(title) for title in titles]
+        is_candidate = scored.rho > LOWEST
+        probabilities = np.exp(log_softmax(scored.rho / np.float32(self.unit), is_candidate))
+        columns = (encoded.prior, scored.psi, scored.belief, scored.rho, probabilities)
+        plain = ([None] * len(encoded) if each is None else plain_numbers(each) for each in columns)
+        rows = zip(encoded.candidates.tolist(), *plain, strict=True)
         nothing: list[tuple[Any, ...]] = [()] * len(encoded)
-        attended = nothing if scores.beta is None else _attended(encoded, scores.beta[row], words)
-        support = nothing if scores.support is None else _supporters(scores.support[row], window)
-        for i, (place, is_answered) in enumerate(zip(*window, strict=True)):
+        attended = (
+            _attended(encoded, scored.beta, self.inputs.words.take(encoded.words)) if scored.explains else nothing
+        )
+        support = nothing if scored.support is None else _supporters(scored.support, window)
+        for i, (place, is_answered, row) in enumerate(zip(*window, rows, strict=True)):
             if not is_answered:
                 continue
-            num = int(encoded.num_candidates[i])
-            span = _place(document, document.mentions[place])
+            span, num = _place(document, document.mentions[place]), int(encoded.num_candidates[i])
             if not num:
                 yield place, Prediction(*span, reason=self._no_candidates)
                 continue
-            beliefs = scores.belief[row][i] if scores.belief else [None] * num
-            parts = scores.rho[row][i], scores.psi[row][i], beliefs, scores.probability[row][i]
+            entities, *scores = (each if each is not None else [None] * num for each in row)
             candidates = [
-                Candidate(titles[e], page_ids[e], urls[e], prior, psi, belief, rho, probability)
-                for e, prior, rho, psi, belief, probability in zip(entities[i][:num], priors[i], *parts, strict=False)
+                Candidate(titles[e], page_ids[e], urls[e], *parts)
+                for e, *parts in zip(entities[:num], *scores, strict=False)
             ]
             candidates.sort(key=lambda candidate: -candidate.score)
             yield place, Prediction(*span, tuple(candidates), attended[i], support[i])
 
 
-class _Lists:
-    """The model's output as plain lists: reading single numbers from tensors is slow."""
-
-    def __init__(self, scores: Scores, support: Tensor | None, unit: float, *, explain: bool) -> None:
-        self.rho = scores.rho.tolist()
-        self.psi = scores.psi.tolist()
-        self.beta = scores.beta.numpy() if explain else None
-        self.support = None if support is None else support.numpy()
-        self.belief = None if scores.belief is None else scores.belief.tolist()
-        self.probability = (scores.rho / unit).softmax(dim=-1).tolist()
+def plain_numbers(values: Floats) -> list[Any]:
+    """As lists, since reading single numbers from arrays is slow; with as many digits as mean something."""
+    rounded: list[Any] = values.astype(np.float64).round(DIGITS).tolist()
+    return rounded
 
 
 def _attended(encoded: EncodedDocument, beta: Floats, words: Sequence[str]) -> list[tuple[tuple[str, float], ...]]:
     """The distinct attended words of every mention, heaviest first. Weights of a repeated word are added up."""
-    n, K = encoded.context.shape
+    n = len(encoded)
     weights = np.zeros((n, len(words)), np.float32)
-    mention, place = np.nonzero(beta[:n, :K])
+    mention, place = np.nonzero(beta)
     np.add.at(weights, (mention, encoded.context[mention, place]), beta[mention, place])
     mention, word = np.nonzero(weights)
     order = np.lexsort((word, -weights[mention, word], mention))
     ranked = [words[row] for row in word[order].tolist()]
-    pairs = list(zip(ranked, weights[mention, word][order].tolist(), strict=True))
+    pairs = list(zip(ranked, plain_numbers(weights[mention, word][order]), strict=True))
     ends = np.searchsorted(mention, np.arange(n + 1)).tolist()
     return [tuple(pairs[start:end]) for start, end in itertools.pairwise(ends)]
 
@@ -257,12 +248,12 @@ def _attended(encoded: EncodedDocument, beta: Floats, words: Sequence[str]) -> l
 def _supporters(support: Floats, window: Window) -> list[tuple[tuple[int, float], ...]]:
     """The strongest supporters of every mention, by their positions in the document."""
     n = len(window.mentions)
-    others = support[:n, :n] * (1 - np.eye(n, dtype=np.float32))
+    others = support * (1 - np.eye(n, dtype=np.float32))
     strongest = np.argsort(-np.abs(others), axis=1, kind="stable")[:, :SUPPORTERS]
     weights = np.take_along_axis(others, strongest, axis=1)
     return [
         tuple((window.mentions[j], weight) for j, weight in zip(*row, strict=True) if weight)
-        for row in zip(strongest.tolist(), weights.tolist(), strict=True)
+        for row in zip(strongest.tolist(), plain_numbers(weights), strict=True)
     ]
 
 
@@ -273,19 +264,6 @@ def _place(document: Document, mention: Mention) -> tuple[int, int, str]:
 def weights_path(folder: Path, kind: ModelKind, *, seed: int | None = None) -> Path:
     """Weights of the best seed, or of a given one."""
     return folder / f"{kind}.safetensors" if seed is None else folder / "seeds" / f"{kind}.{seed}.safetensors"
-
-
-def load_model(path: Path, kind: ModelKind, config: ModelConfig, *, dimension: int) -> LinkerModel:
-    assert kind in get_args(ModelKind)
-    model = LinkerModel(kind, config, dimension=dimension)
-    try:
-        model.load_state_dict(load_file(path))
-    except (RuntimeError, OSError, SafetensorError) as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise ArtifactError(
-            f"{path} does not fit a {kind} model for {dimension}-dimensional vectors: {reason}. Run jobs/train_linker.py again."
-        ) from error
-    return model
 
 
 def check_spans(text: str, spans: Sequence[Span]) -> None:

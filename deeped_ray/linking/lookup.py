@@ -99,7 +99,7 @@ class Lookup:
     def _vectors(self) -> npt.NDArray[np.float32]:
         return np.asarray(self._kb.open("vectors").array("vectors"))
 
-    # FAISS and torch take more than a second to import, and a look-up of a name needs neither
+    # imported when needed: a look-up of a name does without FAISS
 
     @functools.cached_property
     def _index(self) -> "EntityIndex":

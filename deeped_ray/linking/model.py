@@ -1,82 +1,17 @@
 """The trainable model: local scores (section 4), joint beliefs (section 5), and f, which adds the prior to either."""
 
 import itertools
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from deeped_ray.linking import attention, kernels, lbp
+from deeped_ray.linking import attention, differentiable, lbp
 from deeped_ray.linking.batching import Batch
-from deeped_ray.types import DeepEdError, require_at_least
+from deeped_ray.linking.config import ModelConfig, ModelKind
 
 _LOWEST = -1e30
-ModelKind = Literal["local", "global"]
-Variant = Literal["paper", "deep-ed"]
-# Where the authors' code departs from their text: each is an option of its own, and the variant sets those not given.
-VARIANTS: dict[Variant, dict[str, Any]] = {
-    "paper": {
-        "belief": "probability",
-        "hidden_layers": 2,
-        "drops_last_word": False,
-        "excludes_receiver": True,
-        "counts_itself": False,
-    },
-    "deep-ed": {
-        "belief": "log",
-        "hidden_layers": 1,
-        "drops_last_word": True,
-        "excludes_receiver": False,
-        "counts_itself": True,
-    },
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig:
-    """The model's shape."""
-
-    variant: Annotated[
-        Variant, "whom to follow where text and code of the paper differ; sets the next five options"
-    ] = "deep-ed"
-    belief: Annotated[
-        Literal["probability", "log"] | None, "what f is given of a belief: probability (paper) or logarithm (deep-ed)"
-    ] = None
-    hidden_layers: Annotated[int | None, "hidden layers of f: 2 (paper) or 1 (deep-ed)"] = None
-    drops_last_word: Annotated[bool | None, "keep R - 1 context words, not R (deep-ed)"] = None
-    excludes_receiver: Annotated[bool | None, "leave a mention's own message out of those sent to it (paper)"] = None
-    counts_itself: Annotated[bool | None, "weight pairs of mentions by 2/n (deep-ed), not 2/(n-1)"] = None
-
-    local_kept_words: Annotated[int, "R of the local model: context words that keep an attention weight"] = 50
-    global_kept_words: Annotated[int, "R of the global model"] = 25
-    damping: Annotated[float, "delta: share of the new message in each round of belief propagation"] = 0.5
-    rounds: Annotated[int, "T: rounds of belief propagation; the paper's: 10"] = 5
-    product: Annotated[lbp.Product, "max-product or sum-product messages"] = "max"
-    unary: Annotated[
-        Literal["context", "score"], "what a mention itself says of its candidates: Psi, or Psi and prior together"
-    ] = "context"
-    forms: Annotated[Literal["full", "diagonal"], "A, B, C as full matrices, or as diagonals (paper)"] = "full"
-    hidden_units: Annotated[int, "hidden units of f"] = 100
-    psi_scale: Annotated[float, "factor on Psi and Phi at the start; vectors of unit length make them small"] = 3.0
-    max_norm: Annotated[float, "norm to which each weight tensor of f is cut back after a step; 0: never"] = 0.0
-
-    def __post_init__(self) -> None:
-        for name, value in VARIANTS[self.variant].items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
-        if not 0 < self.damping <= 1:
-            raise DeepEdError(f"`damping` must be above 0 and at most 1, not {self.damping}.")
-        if self.psi_scale <= 0:
-            raise DeepEdError(f"`psi_scale` must be above 0, not {self.psi_scale}.")
-        require_at_least(1 + bool(self.drops_last_word), self, "local_kept_words", "global_kept_words")
-        require_at_least(1, self, "rounds", "hidden_units", "hidden_layers")
-        require_at_least(0, self, "max_norm")
-
-    def kept_words(self, kind: ModelKind) -> int:
-        """R, as the variant counts it."""
-        return (self.local_kept_words if kind == "local" else self.global_kept_words) - bool(self.drops_last_word)
 
 
 class Scores(NamedTuple):
@@ -121,8 +56,8 @@ class LinkerModel(nn.Module):
     def _attend(self, batch: Batch) -> tuple[Float[Tensor, "B n S"], Float[Tensor, "B n K"]]:
         """Psi and beta (section 4)."""
         R = self.config.kept_words(self.kind)
-        if kernels.can_attend(batch):
-            return kernels.attend(self.A, self.B, batch, R=R)
+        if differentiable.can_attend(batch):
+            return differentiable.attend(self.A, self.B, batch, R=R)
         padded = batch.padded
         a_scores = attention.bilinear(padded.entity_vectors, self.A, padded.word_vectors)
         b_scores = attention.bilinear(padded.entity_vectors, self.B, padded.word_vectors)
@@ -135,27 +70,13 @@ class LinkerModel(nn.Module):
         config = self.config
         scale = self._pairwise_scale(batch)
         delta, T, excludes = config.damping, config.rounds, bool(config.excludes_receiver)
-        if config.product == "max" and kernels.can_propagate(batch, delta=delta, T=T):
-            return kernels.propagate(unary, self.C, scale, batch, delta=delta, T=T, excludes_receiver=excludes)
+        if config.product == "max" and differentiable.can_propagate(batch, delta=delta, T=T):
+            return differentiable.propagate(unary, self.C, scale, batch, delta=delta, T=T, excludes_receiver=excludes)
         entities = batch.padded.entity_vectors
         phi = lbp.pairwise(batch.padded.gather_pairs(attention.bilinear(entities, self.C, entities)), scale)
         return lbp.propagate(
             unary, phi, batch.is_candidate, delta=delta, T=T, product=config.product, excludes_receiver=excludes
         )
-
-    def mutual_support(self, rho: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n n"]:
-        """Phi(e_i, e_j) - Phi(r_i, e_j): how far the answer of j speaks for that of i rather than for its runner-up r_i."""
-        best = rho.argmax(dim=-1, keepdim=True)
-        others = batch.is_candidate.scatter(-1, best, False)
-        second = rho.masked_fill(~others, _LOWEST).argmax(dim=-1, keepdim=True)
-        answers, rivals = (self._vectors_of(place, batch) for place in (best, second))
-        answers = answers * batch.is_candidate.any(dim=-1, keepdim=True)
-        gain = (answers - rivals) * others.any(dim=-1, keepdim=True)
-        return self._pairwise_scale(batch)[:, None, None] * attention.bilinear(gain, self.C, answers)
-
-    def _vectors_of(self, place: Int[Tensor, "B n 1"], batch: Batch) -> Float[Tensor, "B n d"]:
-        """Of the candidates at a place of every mention."""
-        return batch.entity_vectors[batch.candidates.gather(-1, place).squeeze(-1)]
 
     def _pairwise_scale(self, batch: Batch) -> Float[Tensor, " B"]:
         """The factor of Phi."""

@@ -1,7 +1,8 @@
-"""Predictions as text for people: the linked text with its reasons, and one mention with all its candidates."""
+"""Predictions as text for people, and as JSON for programs: `deeped link --json` and `POST /link` answer the same."""
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from deeped_ray.running.console import LINK, NO_LINK, PLAIN, Style, table
 from deeped_ray.types import Prediction
@@ -63,3 +64,17 @@ def describe(prediction: Prediction, *, num_words: int, style: Style = PLAIN) ->
     return "\n".join(
         [head, *([f"  attended words: {words}"] if words else []), *(f"  {line}" for line in columns.splitlines())]
     )
+
+
+def answer_of(prediction: Prediction, *, top: int | None = None, explain: bool = True) -> dict[str, Any]:
+    """A mention as JSON has it; `entity` and candidates stay dataclasses."""
+    return {
+        "start": prediction.start,
+        "end": prediction.end,
+        "surface": prediction.surface,
+        "entity": prediction.entity,
+        "reason": prediction.reason,
+        "candidates": prediction.candidates[:top],
+        "attended": [{"word": word, "weight": weight} for word, weight in prediction.attended] if explain else [],
+        "support": [{"mention": place, "weight": w} for place, w in prediction.support] if explain else [],
+    }

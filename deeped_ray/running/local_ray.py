@@ -5,7 +5,10 @@ Another Ray on the same host is neither used nor disturbed: nothing here calls `
 
 import contextlib
 import os
+import random
+import re
 import secrets
+import shlex
 import shutil
 import signal
 import socket
@@ -15,29 +18,48 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from deeped_ray.running.http import open_url
 from deeped_ray.types import DeepEdError
 
+ROOT = Path(__file__).resolve().parent.parent.parent
+"""The checkout, or the folder of installed packages."""
+IS_CHECKOUT = (ROOT / "jobs").is_dir() and (ROOT / "pyproject.toml").exists()
 START_TIMEOUT_S = 90
 # Ray Train leaves a detached actor behind, for which a raylet waits 30 s; it holds nothing worth the wait.
 STOP_TIMEOUT_S = 6
 KILL_TIMEOUT_S = 20
+WATCH_S = 1
+PORTS = range(20_000, 30_000)
+"""Where no one takes a port before its server does: outgoing connections get 32768 and up, Ray's workers 10002 to 19999,
+Serve's replicas 30000 and up."""
 
 
 def free_ports(count: int) -> list[int]:
     """Distinct ports that are free on the loopback interface now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise DeepEdError(f"Of the ports {PORTS.start} to {PORTS.stop - 1}, fewer than {count} are free.")
+
+
+def require_free(port: int) -> None:
+    """Refuse a port that another process listens on, before anything is started."""
+    with socket.socket() as each:
+        # what a server that has just ended left is no obstacle
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            each.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise DeepEdError(f"Port {port} cannot be used: {error.strerror}. Give another --port.") from error
 
 
 def write_token(path: Path) -> None:
@@ -58,6 +80,20 @@ class LocalRay:
     log: Path
     metrics_url: str
 
+    def check_alive(self) -> None:
+        """Raise an error if the head has ended, as it does soon after its raylet or its GCS has crashed."""
+        if not living([self.pid]):
+            raise DeepEdError("The private Ray has ended. Start the command again.")
+
+    def wait_until_gone(self) -> NoReturn:
+        """Wait until the head or one of its processes ends, for whatever reason. Then raise an error that names it."""
+        children = [pid for pid, parent in _pids_with_parents() if parent == self.pid]
+        core = {pid: name_of(pid) for pid in (*children, self.pid)}
+        while len(alive := living(core)) == len(core):
+            time.sleep(WATCH_S)
+        gone = ", ".join(sorted(name for pid, name in core.items() if pid not in alive))
+        raise DeepEdError(f"The private Ray is gone: {gone} ended. Start the command again.")
+
 
 def executable(name: str) -> str:
     """A command installed beside this Python: `ray`, `serve`."""
@@ -65,25 +101,31 @@ def executable(name: str) -> str:
 
 
 @contextlib.contextmanager
-def local_ray(*, num_cpus: int | None = None) -> Iterator[LocalRay]:
-    """Start a head, and end it, with all its processes, when the block ends."""
+def local_ray(*, num_cpus: int | None = None, meanwhile: Callable[[], object] = lambda: None) -> Iterator[LocalRay]:
+    """Start a head, and end it, with all its processes, when the block ends. `meanwhile` is called while it starts."""
     # short, since Ray puts Unix sockets below it, whose paths are limited to 107 bytes
     folder = Path(tempfile.mkdtemp(prefix="deeped-"))
     token = folder / "token"
     write_token(token)
-    gcs, dashboard, client, agent, agent_grpc, metrics, runtime_env = free_ports(7)
+    gcs, dashboard, client, agent, agent_grpc, metrics, runtime_env, head_metrics, scaler_metrics = free_ports(9)
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+        # so that Ray takes 127.0.0.1 for its address, as on macOS, and listens nowhere else
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "DASHBOARD_METRIC_PORT": str(head_metrics),
+        "AUTOSCALER_METRIC_PORT": str(scaler_metrics),
         **_haproxy(folder),
         "RAY_ADDRESS": f"http://127.0.0.1:{dashboard}",
         "RAY_DASHBOARD_ADDRESS": f"http://127.0.0.1:{dashboard}",
         "NO_PROXY": "127.0.0.1",
         "no_proxy": "127.0.0.1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        **_code_of_checkout(),
+        "TMPDIR": str(folder),  # Ray's dashboard leaves sockets in it
     }
     command = [
         *(executable("ray"), "start", "--head", "--block", "--disable-usage-stats"),
@@ -102,6 +144,7 @@ def local_ray(*, num_cpus: int | None = None) -> Iterator[LocalRay]:
             command, env=start_environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
+        meanwhile()
         _wait_until_ready(process, environment["RAY_ADDRESS"], token, log)
         yield LocalRay(
             process.pid,
@@ -114,6 +157,12 @@ def local_ray(*, num_cpus: int | None = None) -> Iterator[LocalRay]:
     finally:
         _stop(process)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _code_of_checkout() -> dict[str, str]:
+    """In a checkout, workers run its code, whatever is installed. As a runtime_env, it would cost each a second start."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": os.pathsep.join(paths)} if IS_CHECKOUT else {}
 
 
 def _haproxy(folder: Path) -> dict[str, str]:
@@ -130,9 +179,7 @@ def _haproxy(folder: Path) -> dict[str, str]:
         "SERVER_STATE_FILE": folder / "haproxy-state",
         "METRICS_PORT": metrics,
         "STATS_PORT": stats,
-        # all our requests only read, so one that a dying replica did not answer goes to another, if it fits the buffer
-        "RETRY_ON": "conn-failure empty-response",
-        "TUNE_BUFSIZE": 2**17,
+        "BINARY_PATH": _edge(folder),
     }
     return {f"RAY_SERVE_HAPROXY_{name}": str(value) for name, value in settings.items()} | {
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
@@ -140,7 +187,18 @@ def _haproxy(folder: Path) -> dict[str, str]:
         # one of them would then answer for another
         "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT": str(http),
         "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": str(grpc),
+        # after three checks without an answer Ray starts a new HAProxy; by default a check comes every 10 s
+        "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
     }
+
+
+def _edge(folder: Path) -> Path:
+    """The program that Ray runs as its HAProxy: ours, which adds what Ray does not let us set."""
+    launcher = folder / "edge"
+    program = Path(__file__).resolve().parent.parent / "serving" / "edge.py"
+    launcher.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I {shlex.quote(str(program))} "$@"\n')
+    launcher.chmod(0o700)
+    return launcher
 
 
 def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, token: Path, log: Path) -> None:
@@ -178,6 +236,18 @@ def living(pids: Iterable[int]) -> list[int]:
     return [pid for pid in pids if _state(pid) not in ("", "Z")]
 
 
+def name_of(pid: int) -> str:
+    """Of a program, or of the script that Python runs."""
+    cmdline = Path(f"/proc/{pid}/cmdline")
+    words = cmdline.read_bytes().decode().split("\0") if cmdline.exists() else _ps("args", pid).split()
+    return next((name for name in (Path(word).name for word in words) if not re.match("-|python|$", name)), "a process")
+
+
+def _ps(field: str, pid: int) -> str:
+    command = ["ps", "-o", f"{field}=", "-p", str(pid)]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def _state(pid: int) -> str:
     if Path("/proc").is_dir():
         with contextlib.suppress(OSError):
@@ -185,9 +255,7 @@ def _state(pid: int) -> str:
             # of a killed process the first thread ends first; files and sockets stay open until the last one has ended
             return "R" if state == "Z" and len(os.listdir(f"/proc/{pid}/task")) > 1 else state
         return ""
-    return subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    ).stdout.strip()[:1]
+    return _ps("stat", pid)[:1]
 
 
 def descendants(pid: int) -> set[int]:

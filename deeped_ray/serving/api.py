@@ -1,11 +1,14 @@
 """The HTTP interface: FastAPI routes around a `LinkingService`, the same under Ray Serve and under plain uvicorn.
 
-A request to link takes one way: body -> `Work` (link.py, rel.py, nif.py) -> `LinkingService.answer`, which queues it ->
-the body of the reply.
+A request to link takes one way: body and its reader (link.py, rel.py, nif.py) -> `LinkingService.answer`, which queues
+it -> the body of the reply.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -65,9 +68,26 @@ def create_api(service: LinkingService, *, token: str | None = None) -> FastAPI:
         version=" ".join(f"{name}={value}" for name, value in service.version.items()),
         on_request=service.metrics.request,
     )
+
+    @asynccontextmanager
+    async def watched(_: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(service.watch())
+        yield
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+
     description = "Entity linking that explains its answers."
     api = FastAPI(
-        title="deeped-ray", version=__version__, description=description, responses=ERRORS, middleware=[guard]
+        title="deeped-ray",
+        version=__version__,
+        description=description,
+        responses=ERRORS,
+        middleware=[guard],
+        lifespan=watched,
+        docs_url=None,  # FastAPI's pages load their scripts from elsewhere; ours is docs.html
+        redoc_url=None,
+        redirect_slashes=False,  # the redirect would name whatever host the client names
     )
     add_errors(api)
     _add_linking(api, service)
@@ -87,14 +107,13 @@ def _add_linking(api: FastAPI, service: LinkingService) -> None:
     )
     async def link(request: Request) -> Response:
         """Link one document or a list of them. Mentions are given as spans, or found in the text."""
-        work = link_work(await request.body(), version=service.version)
-        return Response(await service.answer(work), media_type="application/json")
+        read = partial(link_work, version=service.version)
+        return Response(await service.answer(read, await request.body()), media_type="application/json")
 
     @api.post("/", response_model=list[RelMention], openapi_extra=_body(RelRequest), tags=["linking"])
     async def link_for_rel(request: Request) -> Response:
         """REL's interface: `[start, length, mention, entity, confidence, detection confidence, tag]` for each mention."""
-        work = rel_work(await request.body())
-        return Response(await service.answer(work), media_type="application/json")
+        return Response(await service.answer(rel_work, await request.body()), media_type="application/json")
 
     @api.post(
         "/nif",
@@ -115,8 +134,8 @@ def _add_linking(api: FastAPI, service: LinkingService) -> None:
         ] = False,
     ) -> Response:
         """NIF in Turtle, as GERBIL sends it: a text with phrases (D2KB) or without (A2KB)."""
-        work = await asyncio.to_thread(nif_work, await request.body(), confidence=confidence)
-        return Response(await service.answer(work), media_type="text/turtle; charset=utf-8")
+        read = partial(nif_work, confidence=confidence)
+        return Response(await service.answer(read, await request.body()), media_type="text/turtle; charset=utf-8")
 
 
 def _add_lookups(api: FastAPI, service: LinkingService) -> None:
@@ -200,6 +219,10 @@ def _add_page(api: FastAPI) -> None:
     @api.get("/", include_in_schema=False)
     def page() -> FileResponse:
         return FileResponse(PAGE / "index.html", headers=_PAGE_HEADERS)
+
+    @api.get("/docs", include_in_schema=False)
+    def docs() -> FileResponse:
+        return FileResponse(PAGE / "docs.html", headers=_PAGE_HEADERS)
 
     api.mount("/page", StaticFiles(directory=PAGE))
 

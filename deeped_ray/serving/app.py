@@ -1,28 +1,32 @@
 """The linker behind Ray Serve.
 
-serve deploy serve/config.yaml                           # on a running cluster; config.py makes the file for another KB
+deeped deploy serve/config.yaml                          # on a running cluster; config.py makes the file for another KB
 serve run deeped_ray.serving.app:build kb=/abs/KB        # the same settings, on 127.0.0.1:8000
 """
-
-from pathlib import Path
 
 from fastapi import FastAPI
 from ray import serve
 from ray.serve import Application
 
-from deeped_ray.serving.api import create_api
-from deeped_ray.serving.config import AppArgs, DeploymentSettings
-from deeped_ray.serving.service import LinkingService
-from deeped_ray.types import DeepEdError
+from deeped_ray.serving.config import AppArgs, DeploymentSettings, read_token
+
+# A knowledge base that cannot be opened does not heal, so a deployment that fails should fail soon. The default is three
+# per replica. A config file cannot set it. A replica that is lost later is replaced however often that fails.
+STARTS = 2
 
 
 class LinkerDeployment:
     """One replica."""
 
     def __init__(self, args: AppArgs) -> None:
+        # imported here: before the first replica starts, Serve imports this module in another process
+        from deeped_ray.serving.service import LinkingService
+
         self._token, self._service = read_token(args.token_file), LinkingService(args)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
+        from deeped_ray.serving.api import create_api
+
         return create_api(self._service, token=self._token)
 
     async def check_health(self) -> None:
@@ -30,21 +34,9 @@ class LinkerDeployment:
         await self._service.check_in_thread()
 
 
-def read_token(path: str | None) -> str | None:
-    """The token is in a file, so that no config, log or process list shows it."""
-    if path is None:
-        return None
-    try:
-        token = Path(path).read_text().strip()
-    except OSError as error:
-        raise DeepEdError(f"Cannot read the API token from {path}: {error.strerror}.") from error
-    if len(token) < 16 or not token.isascii() or not token.isprintable():
-        raise DeepEdError(f"The API token in {path} has {len(token)} characters. It needs at least 16, all ASCII.")
-    return token
-
-
 def build(args: AppArgs) -> Application:
     """The application, for `serve run deeped_ray.serving.app:build kb=...` and for a Serve config file."""
     # not as decorators: under its own name the class can be imported by replicas, and need not be pickled
-    deployment = serve.deployment(**DeploymentSettings().options())(serve.ingress()(LinkerDeployment))
+    options = DeploymentSettings().options()
+    deployment = serve.deployment(**options, max_constructor_retry_count=STARTS)(serve.ingress()(LinkerDeployment))
     return deployment.bind(args)

@@ -1,4 +1,4 @@
-"""Forms batches across requests and runs them in one thread.
+"""Forms batches across short requests, and lets long ones take turns with them.
 
 A batch is whatever waits when the thread becomes free. So a lone request is never held back, and batches grow with the
 load. Ray's `@serve.batch` waits a fixed time, refuses a request that is larger than a batch, and sends what does not fit
@@ -6,14 +6,20 @@ to the end of the queue.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from deeped_ray.linking.pace import Pause, no_pause
+from deeped_ray.serving.turns import DeadlineError, Lane, Slices, Turns
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+LONG_AT_ONCE = 4
+"""Long requests that take turns with each other. Further ones wait for one of these to end."""
 
 
 class OverloadedError(Exception):
@@ -24,59 +30,118 @@ class OverloadedError(Exception):
 class _Waiting(Generic[Item, Result]):
     item: Item
     size: int
+    deadline: float
     answer: "asyncio.Future[Result]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def settle(self, result: Result | Exception) -> None:
+        if self.answer.done():  # the client has gone
+            return
+        if isinstance(result, Exception):
+            self.answer.set_exception(result)
+        else:
+            self.answer.set_result(result)
 
 
 class Batcher(Generic[Item, Result]):
-    """Lives on one event loop. `run` is called in a thread, with one batch at a time."""
+    """Lives on one event loop. `run` is called in threads, by one at a time."""
 
     def __init__(
-        self, run: Callable[[Sequence[Item]], Sequence[Result | Exception]], *, max_batch: int, max_waiting: int
+        self,
+        run: Callable[[Sequence[Item], Pause], Sequence[Result | Exception]],
+        *,
+        max_batch: int,
+        max_waiting: int,
+        deadline_s: float,
+        budget_s: float,
     ) -> None:
-        """`run` returns a result for every item, or the exception that only this item's caller gets."""
-        self._run, self._max_batch, self._max_waiting = run, max_batch, max_waiting
+        """`run` returns a result for every item, or the exception that only this item's caller gets.
+
+        An item that is larger than a batch is long: it runs alone, and `run` often calls the pause that it gets.
+        """
+        self._run, self.max_batch, self._max_waiting = run, max_batch, max_waiting
+        self._deadline_s, self._budget_s = deadline_s, budget_s
         self._queue: deque[_Waiting[Item, Result]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batch")
+        self._long_threads = ThreadPoolExecutor(LONG_AT_ONCE, thread_name_prefix="long")
         self._worker: asyncio.Task[None] | None = None
-        self.waiting = 0
+        self._num_long = 0
+        self.turns = Turns()
+        self.waiting: dict[Lane, int] = {"short": 0, "long": 0}
 
     async def submit(self, item: Item, *, size: int) -> Result:
-        """Wait for the result of an item. An item that is larger than a batch makes a batch of its own."""
-        if self._queue and self.waiting + size > self._max_waiting:
+        """Wait for the result of an item. Raises OverloadedError at once, or DeadlineError in time."""
+        lane: Lane = "long" if size > self.max_batch else "short"
+        # each lane has its own limit: long texts that wait refuse no short one
+        has_thread = lane == "long" and self._num_long < LONG_AT_ONCE
+        if not has_thread and self.waiting[lane] and self.waiting[lane] + size > self._max_waiting:
             raise OverloadedError
-        waiting: _Waiting[Item, Result] = _Waiting(item, size)
+        waiting: _Waiting[Item, Result] = _Waiting(item, size, time.monotonic() + self._deadline_s)
+        self.waiting[lane] += size
+        if lane == "long":
+            return await self._work_long(waiting)
         self._queue.append(waiting)
-        self.waiting += size
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
         return await waiting.answer
 
+    # -- long ones
+
+    async def _work_long(self, waiting: _Waiting[Item, Result]) -> Result:
+        work = self._long_threads.submit(self._run_long, waiting, asyncio.get_running_loop())
+        self._num_long += 1
+        try:
+            return await waiting.answer
+        finally:
+            self._num_long -= 1
+            if work.cancel():  # the client has gone before it began
+                self._begin(waiting)
+
+    def _run_long(self, waiting: _Waiting[Item, Result], loop: asyncio.AbstractEventLoop) -> None:
+        """In a thread of its own."""
+        loop.call_soon_threadsafe(self._begin, waiting)
+        result: Result | Exception
+        with self.turns.turn("long"):
+            pause = Slices(self.turns, deadline=waiting.deadline, is_gone=waiting.answer.done, budget_s=self._budget_s)
+            try:
+                (result,) = self._run([waiting.item], pause)
+            except Exception as error:
+                result = error
+        loop.call_soon_threadsafe(waiting.settle, result)
+
+    def _begin(self, waiting: _Waiting[Item, Result]) -> None:
+        self.waiting["long"] -= waiting.size
+
+    # -- short ones
+
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while batch := self._next_batch():
-            results = await loop.run_in_executor(self._thread, self._results, [waiting.item for waiting in batch])
+            items = [waiting.item for waiting in batch]
+            results = await loop.run_in_executor(self._thread, self._run_batch, items)
             for waiting, result in zip(batch, results, strict=True):
-                if waiting.answer.done():  # the client has gone
-                    continue
-                if isinstance(result, Exception):
-                    waiting.answer.set_exception(result)
-                else:
-                    waiting.answer.set_result(result)
+                waiting.settle(result)
 
     def _next_batch(self) -> list[_Waiting[Item, Result]]:
         batch: list[_Waiting[Item, Result]] = []
         size = 0
-        while self._queue and (not batch or size + self._queue[0].size <= self._max_batch):
+        while self._queue and (not batch or size + self._queue[0].size <= self.max_batch):
             waiting = self._queue.popleft()
-            self.waiting -= waiting.size
+            self.waiting["short"] -= waiting.size
+            if time.monotonic() > waiting.deadline:
+                waiting.settle(DeadlineError())
             if not waiting.answer.done():
                 batch.append(waiting)
                 size += waiting.size
         return batch
 
+    def _run_batch(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
+        """In the thread of batches."""
+        with self.turns.turn("short"):
+            return self._results(items)
+
     def _results(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
-        """In the thread. If a batch breaks, each item runs alone, so only the item that broke it fails."""
+        """If a batch breaks, each item runs alone, so only the item that broke it fails."""
         try:
-            return self._run(items)
+            return self._run(items, no_pause)
         except Exception as error:
             return [error] if len(items) == 1 else [result for item in items for result in self._results([item])]

@@ -2,6 +2,7 @@
 
 make config                                                            # update serve/config.yaml
 python -m deeped_ray.serving.config --kb s3://bucket/kb > linker.yaml  # the same for your own knowledge base
+python -m deeped_ray.serving.config --kb KB --check > linker.yaml      # only if KB can be served
 """
 
 import argparse
@@ -12,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from deeped_ray.types import LinkerKind
+from deeped_ray.types import DeepEdError, LinkerKind
 
 WIDTH = 120
 HEADER = """\
-# Serves the linker:  serve deploy serve/config.yaml
+# Serves the linker:  deeped deploy serve/config.yaml
 # Made by `make config` from deeped_ray/serving/config.py: change settings there. For your own knowledge base:
 #   python -m deeped_ray.serving.config --kb s3://bucket/kb --host 0.0.0.0 --token-file /run/secrets/deeped-token > linker.yaml"""
 
@@ -34,18 +35,23 @@ class AppArgs(Settings):
 
     kb: str
     """An s3:// or gs:// address, or an absolute path that all nodes of the cluster share. To replace the knowledge base,
-    run `serve deploy` with the new address: no request fails."""
+    run `deeped deploy` with the new address: no request fails."""
     model: LinkerKind = "global"
     """or local, or prior"""
     detection: dict[str, Any] = Field(default={}, examples=[{"detector": "spacy", "spacy_model": "en_core_web_sm"}])
     """how mentions are found: `deeped detect --help`"""
     token_file: str | None = Field(default=None, examples=["/run/secrets/deeped-token"])
     """clients then send Authorization: Bearer TOKEN"""
-    max_batch_mentions: PositiveInt = 400
-    """linked at once, from all waiting requests: about 120 ms of work"""
+    max_batch_mentions: PositiveInt = 200
+    """Linked at once, from all waiting requests: about 80 ms of work. A request with more is long: it runs in slices of 20
+    ms, between the batches of short ones."""
     max_waiting_mentions: PositiveInt = 20_000
-    """About 6 s of work. If more would wait, a replica answers 503 with Retry-After. A text whose mentions are not found
-    yet counts by its length."""
+    """About 8 s of work, of short requests and of long ones. If more would wait, a replica answers 503 with Retry-After. A
+    text whose mentions are not found yet counts by its length."""
+    max_work_s: PositiveFloat = 5.0
+    """Work that one request may ask for, on one core. More is refused with 413 before it is done."""
+    deadline_s: PositiveFloat = 30.0
+    """a request that is not answered by then gets 408"""
 
 
 class Backpressure(Settings):
@@ -104,7 +110,7 @@ class HttpOptions(Settings):
     """0.0.0.0 lets other machines in: then set token_file below, or use a proxy that authenticates"""
     port: int = 8000
     request_timeout_s: int = 60
-    """longer than the largest request takes (10,000 mentions: about 3 s) behind a full queue (6 s)"""
+    """longer than deadline_s below, by which a replica answers itself"""
 
 
 class LoggingSettings(Settings):
@@ -131,6 +137,19 @@ def config_for(args: AppArgs, *, http: dict[str, Any] | None = None, **deploymen
     """`http` and `deployment` change single settings."""
     application = ApplicationSettings(args=args, deployments=(DeploymentSettings(**deployment),))
     return ServeConfig(http_options=HttpOptions(**http or {}), applications=(application,))
+
+
+def read_token(path: str | None) -> str | None:
+    """The token is in a file, so that no config, log or process list shows it."""
+    if path is None:
+        return None
+    try:
+        token = Path(path).read_text().strip()
+    except OSError as error:
+        raise DeepEdError(f"Cannot read the API token from {path}: {error.strerror}.") from error
+    if len(token) < 16 or not token.isascii() or not token.isprintable():
+        raise DeepEdError(f"The API token in {path} has {len(token)} characters. It needs at least 16, all ASCII.")
+    return token
 
 
 def render(config: ServeConfig) -> str:
@@ -172,9 +191,19 @@ def main() -> None:
     parser.add_argument("--kb", default="kb/mini", help="address or path of the knowledge base (default: %(default)s)")
     parser.add_argument("--host", default="127.0.0.1", help="interface to listen on (default: %(default)s)")
     parser.add_argument("--token-file", help="file, on every node, with the token that clients have to send")
+    parser.add_argument(
+        "--check", action="store_true", help="first open and check the knowledge base, as a replica would"
+    )
     parser.add_argument("--output", type=Path, help="file to write, instead of the terminal")
     options = parser.parse_args()
     args = AppArgs(kb=options.kb, token_file=options.token_file)
+    if options.check:
+        from deeped_ray.serving.deploy import check  # imports the linker, which writing a file does not need
+
+        try:
+            print(check(args), file=sys.stderr)
+        except DeepEdError as error:
+            sys.exit(f"error: {error}")
     text = render(config_for(args, http={"host": options.host}))
     if options.output:
         options.output.write_text(text)

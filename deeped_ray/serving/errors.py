@@ -8,9 +8,10 @@ from fastapi.responses import JSONResponse
 
 from deeped_ray.linking.lookup import UnknownEntityError
 from deeped_ray.serving.batcher import OverloadedError
+from deeped_ray.serving.guard import SlowBodyError
 from deeped_ray.serving.schemas import Error
 from deeped_ray.serving.service import UnhealthyError
-from deeped_ray.serving.work import TooLargeError
+from deeped_ray.serving.turns import DeadlineError, GoneError, TooLargeError
 from deeped_ray.types import DeepEdError
 
 RETRY_AFTER_S = 1
@@ -18,6 +19,7 @@ _TOO_LARGE = ("string_too_long", "too_long")
 MISSING: dict[int | str, dict[str, Any]] = {404: {"model": Error, "description": "no such entity"}}
 ERRORS: dict[int | str, dict[str, Any]] = {
     401: {"model": Error, "description": "the API token is missing or wrong"},
+    408: {"model": Error, "description": "the body did not arrive in time, or the answer took too long"},
     413: {"model": Error, "description": "the body, a text or the number of documents or mentions is too large"},
     422: {"model": Error, "description": "the request is not valid; the reply says where and why"},
     503: {"model": Error, "description": "too much work is waiting; try again after Retry-After seconds"},
@@ -26,12 +28,18 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def add_errors(api: FastAPI) -> None:
+    api.add_exception_handler(404, lambda *_: _refusal(404, "There is no such route. /docs lists all routes."))
     api.add_exception_handler(RequestValidationError, _bad_request)  # type: ignore[arg-type]
     api.add_exception_handler(UnknownEntityError, lambda _, error: _refusal(404, str(error)))
     api.add_exception_handler(TooLargeError, lambda _, error: _refusal(413, str(error)))
+    api.add_exception_handler(SlowBodyError, _slow_body)
     api.add_exception_handler(DeepEdError, lambda _, error: _refusal(422, str(error)))
     api.add_exception_handler(UnhealthyError, lambda _, error: _refusal(503, str(error)))
     api.add_exception_handler(OverloadedError, _overloaded)
+    api.add_exception_handler(
+        DeadlineError, lambda _, __: _refusal(408, "The answer took too long. Send less at once.")
+    )
+    api.add_exception_handler(GoneError, lambda _, __: _refusal(408, "The client has gone."))
 
 
 def _refusal(status: int, detail: Any) -> JSONResponse:
@@ -48,6 +56,10 @@ async def _bad_request(_: Request, error: RequestValidationError) -> JSONRespons
 def _printable(where: tuple[int | str, ...]) -> list[int | str]:
     """Clients choose the names of fields, which may not be valid text."""
     return [part if isinstance(part, int) else part.encode(errors="replace").decode()[:100] for part in where]
+
+
+async def _slow_body(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 408, {"Connection": "close"})
 
 
 async def _overloaded(_: Request, __: Exception) -> JSONResponse:

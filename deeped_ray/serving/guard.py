@@ -1,4 +1,7 @@
-"""What every request passes first: the API token, the limit of the body, the version in the reply, and counting."""
+"""What every request passes first: the API token, the limits of the body, the version in the reply, and counting.
+
+HAProxy's rules (edge.py) keep slow bodies away from replicas. These limits hold without it too, under plain uvicorn.
+"""
 
 import asyncio
 import hmac
@@ -11,13 +14,22 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deeped_ray.serving.work import TooLargeError
+from deeped_ray.serving.turns import TooLargeError
+from deeped_ray.types import DeepEdError
 
 OnRequest = Callable[[str, int, float], None]
 OPEN = ("/healthz", "/readyz", "/page/", "/docs", "/openapi.json")
 """Answered without a token, like the page itself: probes have none, and the page has to ask its user for one."""
 CLIENT_GONE = 499
+BODY_GRACE_S = 5.0
+BODY_BYTES_PER_S = 100_000
+"""A body may take the grace, and longer by one second for every so many bytes that have arrived."""
+MAX_BODY_S = 30.0
 _log = logging.getLogger(__name__)
+
+
+class SlowBodyError(DeepEdError):
+    """A body that does not arrive in time."""
 
 
 class Guard:
@@ -44,7 +56,7 @@ class Guard:
             await send(message)
 
         try:
-            app = self._app if self._is_allowed(scope) else _NO_TOKEN
+            app = _NO_BODY if _has_misplaced_body(scope) else self._app if self._is_allowed(scope) else _NO_TOKEN
             await app(scope, _limited(receive, self._max_body_bytes), send_marked)
         except ClientDisconnect:
             status = CLIENT_GONE
@@ -73,18 +85,40 @@ _NO_TOKEN = JSONResponse(
 )
 
 
+_NO_BODY = JSONResponse({"detail": "GET and HEAD take no body."}, 400, {"Connection": "close"})
+
+
+def _has_misplaced_body(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    return has_body and scope["method"] in ("GET", "HEAD")
+
+
 def _limited(receive: Receive, max_bytes: int) -> Receive:
-    """A `receive` that refuses a body over the limit, once the client has sent it all: only then clients read a reply."""
-    size = 0
+    """A `receive` that refuses a body which is too large or too slow.
+
+    If it is too large, the refusal waits until the client has sent it all: only then clients read a reply.
+    """
+    size, start, is_whole = 0, time.monotonic(), False
+
+    async def in_time() -> Message:
+        nonlocal size, is_whole
+        if is_whole:  # what comes next is that the client has gone, whenever that may be
+            return await receive()
+        allowed = min(MAX_BODY_S, BODY_GRACE_S + size / BODY_BYTES_PER_S)
+        try:
+            message = await asyncio.wait_for(receive(), start + allowed - time.monotonic())
+        except asyncio.TimeoutError as error:
+            raise SlowBodyError(f"Of the body, {size:,} bytes arrived in {allowed:.0f} s. Send it faster.") from error
+        size, is_whole = size + len(message.get("body", b"")), not message.get("more_body")
+        return message
 
     async def limited() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
+        message = await in_time()
         if size <= max_bytes:
             return message
-        while message.get("more_body"):
-            message = await receive()
+        while not is_whole:
+            await in_time()
         raise TooLargeError(f"The body is larger than {max_bytes:,} bytes. Send it in several requests.")
 
     return limited

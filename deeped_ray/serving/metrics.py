@@ -10,12 +10,15 @@ from collections.abc import Sequence
 
 import ray
 from ray.util.metrics import Counter, Histogram
+from ray.util.state import list_workers
+from ray.util.state.exception import RayStateApiException
 
 from deeped_ray.running.http import open_url
 from deeped_ray.types import Prediction
 
 # without those of the stages, which may run on the same cluster
 _OURS = re.compile(r"^(# (HELP|TYPE) )?(?P<metric>ray_deeped_(?!stage_)\w+?)(_bucket|_sum|_count)?(?=[ {])")
+_WORKER = re.compile(r'WorkerId="(\w+)"')
 _SECONDS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30]
 _MENTIONS = [1.0, 5, 10, 20, 50, 100, 200, 500, 1000, 5000]
 
@@ -47,8 +50,22 @@ async def gather() -> str:
     nodes = [node for node in await asyncio.to_thread(ray.nodes) if node["Alive"] and node["MetricsExportPort"]]
     urls = [f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics" for node in nodes]
     texts = await asyncio.gather(*(asyncio.to_thread(_fetch, url) for url in urls))
-    samples = dict.fromkeys(line for text in texts for line in text.splitlines() if _OURS.match(line))
+    gone = await asyncio.to_thread(_gone_workers)
+    lines = (line for text in texts for line in text.splitlines() if _OURS.match(line))
+    samples = dict.fromkeys(line for line in lines if not gone.intersection(_WORKER.findall(line)))
     return "\n".join([*sorted(samples, key=_family), ""])
+
+
+def _gone_workers() -> set[str]:
+    """Ray's agents keep the series of processes that have ended. If Ray does not say which, all series stay."""
+    gcs = ray.get_runtime_context().gcs_address
+    try:
+        workers = list_workers(
+            gcs, filters=[("is_alive", "=", False)], limit=10_000, timeout=3, raise_on_missing_output=False
+        )
+    except (RayStateApiException, OSError):
+        return set()
+    return {worker.worker_id for worker in workers}
 
 
 def _family(line: str) -> tuple[str, bool]:

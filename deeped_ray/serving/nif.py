@@ -15,6 +15,7 @@ from typing import NamedTuple
 from rdflib import RDF, Graph, Literal, Namespace, URIRef
 from rdflib.term import Node
 
+from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.serving.schemas import MAX_SPANS, MAX_TEXT_CHARACTERS
 from deeped_ray.serving.turtle import read_turtle
 from deeped_ray.serving.work import Predictions, Work, in_layers, in_order
@@ -72,20 +73,23 @@ class _Claim(NamedTuple):
     anchors: set[str]
 
 
-def nif_work(turtle: bytes, *, confidence: bool) -> Work:
-    document = read_nif(turtle)
+def nif_work(turtle: bytes, pause: Pause = no_pause, *, confidence: bool) -> Work:
+    document = read_nif(turtle, pause)
     return Work(in_layers(document.text, document.spans), partial(write_nif, document, confidence=confidence))
 
 
-def read_nif(turtle: bytes | str) -> NifDocument:
+def read_nif(turtle: bytes | str, pause: Pause = no_pause) -> NifDocument:
     """A request's text and mentions. Their entities are not read: they may be the gold standard."""
     try:
-        graph = read_turtle(turtle)
+        graph = read_turtle(turtle, pause)
     except ValueError as error:
         raise NifError(f"Cannot read the request: {error}. Send Turtle in UTF-8, with all URIs in full.") from error
     context = _read_context(graph)
     text = _read_text(graph, context)
-    claims = [_read_claim(graph, node) for node in _phrase_nodes(graph, context)]
+    claims = []
+    for node in _phrase_nodes(graph, context):
+        claims.append(_read_claim(graph, node))
+        pause()
     ends = {str(end) for end in graph.objects(context, NIF.endIndex)}
     offsets = _offsets(text, claims, ends)
     places = (Phrase(str(claim.node), *_place(offsets, claim)) for claim in claims)
@@ -189,7 +193,9 @@ def _name(node: Node) -> str:
     return f"<{str(node)[:200]}>"
 
 
-def write_nif(document: NifDocument, answers: Sequence[Predictions], *, confidence: bool = False) -> bytes:
+def write_nif(
+    document: NifDocument, answers: Sequence[Predictions], *, confidence: bool = False, pause: Pause = no_pause
+) -> bytes:
     """All phrases of the request, or all found mentions that have an entity.
 
     With `confidence`, GERBIL picks the best threshold on the test set itself. Leave it out for figures to report.
@@ -204,6 +210,7 @@ def write_nif(document: NifDocument, answers: Sequence[Predictions], *, confiden
         if entity and confidence:
             lines.append(f'itsrdf:taConfidence "{entity.probability}"^^xsd:double')
         blocks.append(_phrase_block(document, phrase, lines))
+        pause()
     return (_PREFIXES + "".join(blocks)).encode()
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.serving.schemas import MAX_SPANS, Offset, Text, parse
 from deeped_ray.serving.work import Predictions, Work, in_layers, in_order
 
@@ -25,13 +26,13 @@ class RelRequest(BaseModel):
     )
 
 
-def rel_work(body: bytes) -> Work:
+def rel_work(body: bytes, _: Pause = no_pause) -> Work:
     asked = parse(RelRequest, body)
     spans = [(start, start + length) for start, length in asked.starts_and_lengths or ()]
     return Work(in_layers(asked.text, spans or None), write_rel)
 
 
-def write_rel(answers: Sequence[Predictions]) -> bytes:
+def write_rel(answers: Sequence[Predictions], *, pause: Pause = no_pause) -> bytes:  # noqa: ARG001
     """REL leaves out mentions without an entity. Confidence in the mention and tag are empty: nothing judges mentions."""
     rows: list[RelMention] = [
         (p.start, p.end - p.start, p.surface, p.entity.title.replace(" ", "_"), p.entity.probability, 0.0, "NULL")

@@ -1,27 +1,40 @@
 """What the server does, apart from HTTP: one linker and its knowledge base for many requests at once.
 
-Finding mentions, linking and writing replies run in one thread, in batches across requests. The event loop only parses
-and waits. The arrays are memory-mapped, so all replicas of a node share one copy.
+Finding mentions, linking and writing replies run in threads, one at a time: short requests in batches, long ones in
+slices between them. The event loop only reads small bodies and waits. The arrays are memory-mapped, so all replicas of a
+node share one copy.
 """
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
+
+from fastapi.exceptions import RequestValidationError
 
 from deeped_ray import __version__
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
+from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.serving.batcher import Batcher
 from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.metrics import Metrics
-from deeped_ray.serving.rel import write_rel
-from deeped_ray.serving.schemas import MAX_MENTIONS, LinkRequest
-from deeped_ray.serving.work import Predictions, Work, check_limit
+from deeped_ray.serving.rel import rel_work
+from deeped_ray.serving.schemas import MAX_MENTIONS, MAX_TEXT_CHARACTERS
+from deeped_ray.serving.turns import watch
+from deeped_ray.serving.work import SECONDS_PER_MENTION, Predictions, Work, check_limit
 from deeped_ray.types import DeepEdError, Document
+
+SMALL_BODY = 16_000
+"""Bytes that the event loop reads itself, in a millisecond or so. Larger bodies are read in the long lane."""
+BYTES_PER_MENTION = 100
+"""What the queue counts as one mention in a body that is not read yet."""
+Reader = Callable[[bytes, Pause], Work]
+Request = Callable[[Pause], Work]
 
 
 class UnhealthyError(Exception):
@@ -42,47 +55,64 @@ class LinkingService:
             "linker": None if args.model == "prior" else base.open("linker").id,
             "knowledge_base": base.open("corpus").id,
         }
-        self._batcher: Batcher[Work, bytes] = Batcher(
-            self._run, max_batch=args.max_batch_mentions, max_waiting=args.max_waiting_mentions
+        self._batcher: Batcher[Request, bytes] = Batcher(
+            self._run,
+            max_batch=args.max_batch_mentions,
+            max_waiting=args.max_waiting_mentions,
+            deadline_s=args.deadline_s,
+            budget_s=args.max_work_s,
         )
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="check")
         self._known = self._choose_known()
         self._expected = self._answers_to(self._known)
 
-    async def answer(self, work: Work) -> bytes:
+    async def answer(self, read: Reader, body: bytes) -> bytes:
         """The body of the reply. Raises OverloadedError if too much work is waiting."""
-        return await self._batcher.submit(work, size=work.size)
+        if len(body) > SMALL_BODY:
+            size = self._batcher.max_batch + min(len(body), MAX_TEXT_CHARACTERS) // BYTES_PER_MENTION
+            return await self._batcher.submit(partial(read, body), size=size)
+        work = read(body, no_pause)
+        return await self._batcher.submit(lambda _: work, size=work.size)
 
-    # -- in the batch thread
+    async def watch(self) -> None:
+        """End this process if it hangs."""
+        await watch(self._batcher.turns)
 
-    def _run(self, batch: Sequence[Work]) -> list[bytes | Exception]:
-        """The replies to a batch of requests, whose texts are linked together."""
-        found = [self._find_mentions(work) for work in batch]
-        documents = [document for each in found if isinstance(each, list) for document in each]
+    # -- in the threads of the queue
+
+    def _run(self, requests: Sequence[Request], pause: Pause) -> list[bytes | Exception]:
+        """The replies to some requests, whose texts are linked together."""
+        found = [self._find_mentions(request, pause) for request in requests]
+        works = [each for each in found if not isinstance(each, Exception)]
+        documents = [document for _, each in works for document in each]
         self.metrics.batch(sum(len(document.mentions) for document in documents))
-        explain = any(text.explain for work in batch for text in work.texts)
-        linked = iter(self.linker.link_batch(documents, explain=explain))
+        explain = any(text.explain for work, _ in works for text in work.texts)
+        linked = iter(self.linker.link_batch(documents, explain=explain, pause=pause))
         return [
-            self._reply(work, [next(linked) for _ in each]) if isinstance(each, list) else each
-            for work, each in zip(batch, found, strict=True)
+            each if isinstance(each, Exception) else self._reply(each[0], [next(linked) for _ in each[1]], pause)
+            for each in found
         ]
 
-    def _find_mentions(self, work: Work) -> list[Document] | DeepEdError:
+    def _find_mentions(self, request: Request, pause: Pause) -> tuple[Work, list[Document]] | Exception:
         """The texts with their mentions, or what is wrong with them: the other requests of the batch go on."""
         try:
-            documents = [self.linker.document(each.text, each.spans) for each in work.texts]
-            check_limit(sum(len(document.mentions) for document in documents), "mentions", limit=MAX_MENTIONS)
-        except DeepEdError as error:
+            work = request(pause)
+            pause(work.expected_s(0))
+            documents = [self.linker.document(each.text, each.spans, pause=pause) for each in work.texts]
+            num_mentions = sum(len(document.mentions) for document in documents)
+            check_limit(num_mentions, "mentions", limit=MAX_MENTIONS)
+            pause(num_mentions * SECONDS_PER_MENTION)
+        except (DeepEdError, RequestValidationError) as error:
             return error
-        return documents
+        return work, documents
 
-    def _reply(self, work: Work, linked: Sequence[Predictions]) -> bytes:
+    def _reply(self, work: Work, linked: Sequence[Predictions], pause: Pause) -> bytes:
         answers = [
             [prediction.at_least(text.threshold) for prediction in predictions]
             for text, predictions in zip(work.texts, linked, strict=True)
         ]
         self.metrics.answers(answers)
-        return work.write(answers)
+        return work.write(answers, pause=pause)
 
     # -- health
 
@@ -92,7 +122,7 @@ class LinkingService:
 
     async def check_through_queue(self) -> None:
         """The same, and an empty text goes through the queue: fails while too much work is waiting."""
-        await self.answer(Work([LinkRequest(text="")], write_rel))
+        await self.answer(rel_work, b'{"text": ""}')
         await self.check_in_thread()
 
     def check(self) -> None:

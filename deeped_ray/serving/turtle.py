@@ -10,8 +10,12 @@ from typing import Any
 from rdflib import Graph, Literal, URIRef
 from rdflib.plugins.parsers.notation3 import BadSyntax, RDFSink, SinkParser
 
+from deeped_ray.linking.pace import Pause, no_pause
+from deeped_ray.serving.turns import DeadlineError, GoneError, TooLargeError
+
 MAX_CHARACTERS = 4_000_000
-MAX_STATEMENTS = 200_000
+MAX_STATEMENTS = 100_000
+SECONDS_PER_STATEMENT = 4e-5
 
 _URI = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20<>"{}|^`\\\ud800-\udfff]{0,2000}')
 _STRING_ENDS = {
@@ -27,16 +31,18 @@ _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))", re.DOTALL
 _ESCAPED = dict(zip("tbnrf\"'\\", "\t\b\n\r\f\"'\\", strict=True))
 
 
-def read_turtle(turtle: bytes | str) -> Graph:
+def read_turtle(turtle: bytes | str, pause: Pause = no_pause) -> Graph:
     """The statements; literals lose their types and languages. Raises ValueError with the line if it is not Turtle."""
     if len(turtle) > MAX_CHARACTERS:
         raise ValueError(f"it has {len(turtle):,} bytes; the limit is {MAX_CHARACTERS:,}")
     text = turtle if isinstance(turtle, str) else turtle.decode("utf-8-sig")
     graph = Graph(bind_namespaces="none")
     # no base URI: rdflib would take our working directory, which the answer would reveal, and resolve "../" in quadratic time
-    parser = _Parser(_Sink(graph), turtle=True)
+    parser = _Parser(_Sink(graph, pause), turtle=True)
     try:
         parser.loadBuf(text)
+    except (TooLargeError, DeadlineError, GoneError):
+        raise
     except Exception as error:  # for broken Turtle rdflib raises almost anything, from IndexError to TypeError
         raise ValueError(f"line {parser.lines + 1}: {_reason(error)}") from error
     return graph
@@ -73,7 +79,9 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 class _Sink(RDFSink):
-    num_statements = 0
+    def __init__(self, graph: Graph, pause: Pause) -> None:
+        super().__init__(graph)
+        self._pause, self.num_statements = pause, 0
 
     def newSymbol(self, *args: str) -> URIRef:  # noqa: N802
         # URIRef accepts anything, and logs what looks odd
@@ -86,6 +94,7 @@ class _Sink(RDFSink):
         return Literal(s)
 
     def makeStatement(self, quadruple: Any, why: Any = None) -> None:  # noqa: N802
+        self._pause(SECONDS_PER_STATEMENT)
         self.num_statements += 1
         if self.num_statements > MAX_STATEMENTS:
             raise ValueError(f"it has more than {MAX_STATEMENTS:,} statements")

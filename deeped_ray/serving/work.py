@@ -4,43 +4,60 @@ Each format makes it from a body and names its own writer: `link.py`, `rel.py` a
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from deeped_ray.linking.detection import Span
+from deeped_ray.linking.pace import Pause
 from deeped_ray.serving.schemas import MAX_MENTIONS, MAX_TEXT_CHARACTERS, LinkRequest
-from deeped_ray.types import DeepEdError, Prediction
+from deeped_ray.serving.turns import TooLargeError
+from deeped_ray.types import Prediction
 
 CHARACTERS_PER_MENTION = 50
 """What the queue counts as one mention in a text whose mentions are not found yet.
 
 Measured, by mentions found: 51 characters on mini:test, 62 on AIDA, 70 on Wikipedia articles (WNED).
 """
+SECONDS_PER_CHARACTER, SECONDS_PER_MENTION = 1e-6, 0.0004
+"""What reading a text and linking its mentions take on one core, replies and reasons included."""
+CHARACTERS_AS_A_MENTION = int(SECONDS_PER_MENTION / SECONDS_PER_CHARACTER)
 Predictions = list[Prediction]
 
 
-class TooLargeError(DeepEdError):
-    """A request that asks for more work than one request may."""
+@runtime_checkable
+class Writer(Protocol):
+    """Turns the predictions for each text into the body of the reply."""
+
+    def __call__(self, answers: Sequence[Predictions], *, pause: Pause) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Texts to link, and the writer that turns their predictions into the body of the reply."""
+    """Texts to link, and the writer of the reply."""
 
     texts: Sequence[LinkRequest]
-    write: Callable[[list[Predictions]], bytes]
+    write: Writer
 
     def __post_init__(self) -> None:
         check_limit(sum(len(each.text) for each in self.texts), "characters", limit=MAX_TEXT_CHARACTERS)
-        check_limit(sum(len(each.spans or ()) for each in self.texts), "mentions", limit=MAX_MENTIONS)
+        spans = [span for each in self.texts for span in each.spans or ()]
+        check_limit(len(spans), "mentions", limit=MAX_MENTIONS)
+        # mentions that overlap could repeat the text thousands of times
+        covered = sum(max(0, end - start) for start, end in spans)
+        check_limit(covered, "characters in mentions", limit=MAX_TEXT_CHARACTERS)
 
     @property
     def size(self) -> int:
-        """Mentions, given or expected. Each text adds one: an empty text is work too."""
-        expected = (
-            len(each.text) // CHARACTERS_PER_MENTION if each.spans is None else len(each.spans) for each in self.texts
-        )
-        return len(self.texts) + sum(expected)
+        """Mentions, given or expected, and what it takes to read the texts. Each text adds one: an empty one is work too."""
+        return sum(1 + len(each.text) // CHARACTERS_AS_A_MENTION + _num_mentions(each) for each in self.texts)
+
+    def expected_s(self, num_mentions: int) -> float:
+        return sum(len(each.text) for each in self.texts) * SECONDS_PER_CHARACTER + num_mentions * SECONDS_PER_MENTION
+
+
+def _num_mentions(text: LinkRequest) -> int:
+    return len(text.text) // CHARACTERS_PER_MENTION if text.spans is None else len(text.spans)
 
 
 def check_limit(number: int, what: str, *, limit: int) -> None:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from safetensors.torch import load_file, save_file
 
-from deeped_ray.linking.model import LinkerModel, ModelKind
+from deeped_ray.linking.config import ModelKind
+from deeped_ray.linking.model import LinkerModel
 from deeped_ray.training.history import HISTORY, Validation, read_history, write_history
 
 Tensors = dict[str, torch.Tensor]

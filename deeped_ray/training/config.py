@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from deeped_ray.linking.model import ModelKind
+from deeped_ray.linking.config import ModelKind
 from deeped_ray.running.config import FLAG
 from deeped_ray.types import DeepEdError, require_at_least
 

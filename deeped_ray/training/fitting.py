@@ -9,9 +9,11 @@ import numpy.typing as npt
 import torch
 import torch.distributed
 
-from deeped_ray.linking.batching import Batch, EncodedDocument, collate, similar_sizes
+from deeped_ray.linking.batching import Batch, collate, similar_sizes
+from deeped_ray.linking.config import ModelConfig
+from deeped_ray.linking.encoding import EncodedDocument
 from deeped_ray.linking.inputs import LinkerInputs
-from deeped_ray.linking.model import LinkerModel, ModelConfig, Scores, cross_entropy, margin_loss
+from deeped_ray.linking.model import LinkerModel, Scores, cross_entropy, margin_loss
 from deeped_ray.linking.threads import document_threads
 from deeped_ray.running.progress import Progress
 from deeped_ray.training.checkpoint import FitName, Run

@@ -31,10 +31,10 @@ from deeped_ray.evaluation.datasets import dataset_path, read_datasets
 from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
 from deeped_ray.linking.candidate_lists import CandidateLists, list_path
 from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import MENTION_COUNTS, weights_path
 from deeped_ray.linking.mention_counts import MentionCounts
-from deeped_ray.linking.model import ModelConfig
 from deeped_ray.mini import MINI_DUMP
 from deeped_ray.running import logs
 from deeped_ray.running.cluster import ensure_ray, observed

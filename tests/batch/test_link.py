@@ -23,6 +23,7 @@ from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.running import tasks
 from deeped_ray.storage.lease import BusyError, sole_writer
 from deeped_ray.storage.location import Location
@@ -205,10 +206,12 @@ class Moody(Linker):
     def __init__(self, linker: Linker) -> None:
         self.__dict__.update(linker.__dict__)
 
-    def link_batch(self, documents: Sequence[Document], *, explain: bool = True) -> list[list[Prediction]]:
+    def link_batch(
+        self, documents: Sequence[Document], *, explain: bool = True, pause: Pause = no_pause
+    ) -> list[list[Prediction]]:
         if any("poison" in document.text for document in documents):
             raise FloatingPointError("not today")
-        return super().link_batch(documents, explain=explain)
+        return super().link_batch(documents, explain=explain, pause=pause)
 
 
 def test_a_document_at_which_linking_raises_is_reported_and_the_others_are_linked(

@@ -175,6 +175,18 @@ def test_workers_of_the_service_have_the_token_and_time_to_end_requests() -> Non
     assert group["template"]["spec"]["terminationGracePeriodSeconds"] > grace_s
 
 
+def test_probes_of_the_service_ask_raylet_gcs_and_the_proxy() -> None:
+    """KubeRay gives other clusters the same by itself, but a hanging raylet of the endpoint must not be missed."""
+    healthcheck = "http://127.0.0.1:52365/api/healthz"
+    assert f'"{healthcheck}"' in (ROOT / "deploy" / "Dockerfile").read_text()
+    head, worker = groups(only("rayservice.yaml", "RayService")["rayClusterConfig"])
+    for group in (head, worker):
+        (container,) = group["template"]["spec"]["containers"]
+        for probe in (container["livenessProbe"], container["readinessProbe"]):
+            assert healthcheck in " ".join(probe["exec"]["command"])
+    assert "http://127.0.0.1:8000/-/healthz" in container["readinessProbe"]["exec"]["command"][-1]
+
+
 def test_there_is_room_for_all_replicas_and_their_surge() -> None:
     spec = only("rayservice.yaml", "RayService")
     (deployment,) = yaml.safe_load(spec["serveConfigV2"])["applications"][0]["deployments"]

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from deeped_ray.embeddings import objective, reference
+from deeped_ray.embeddings.config import ReferenceConfig
 from deeped_ray.embeddings.evidence import Bags, Evidence, bags_of
 from deeped_ray.embeddings.objective import WordBag
-from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.types import DeepEdError
 from tests.embeddings.test_objective import sampled_problem
 

@@ -13,10 +13,9 @@ from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings import trainer
-from deeped_ray.embeddings.config import EmbeddingConfig, Methods, ShardConfig, SubsetConfig
+from deeped_ray.embeddings.config import EmbeddingConfig, Methods, ReferenceConfig, ShardConfig, SubsetConfig
 from deeped_ray.embeddings.evidence import NOT_TRAINED, PAGE_AND_LINKS, EvidenceReader
 from deeped_ray.embeddings.link_phase import LINK_STEPS, choose_link_steps
-from deeped_ray.embeddings.reference import ReferenceConfig
 from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.unseen import embed_text
 from deeped_ray.embeddings.validation import HeldOutLinks

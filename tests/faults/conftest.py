@@ -32,7 +32,7 @@ class Entity:
 '''
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(s3_server: S3, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     folder = tmp_path_factory.mktemp("cluster")
     (folder / "spacy").mkdir()

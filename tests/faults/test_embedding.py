@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from deeped_ray.embeddings.config import EmbeddingConfig, Methods, ShardConfig
-from deeped_ray.embeddings.reference import ReferenceConfig
+from deeped_ray.embeddings.config import EmbeddingConfig, Methods, ReferenceConfig, ShardConfig
 from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.faults import Faults

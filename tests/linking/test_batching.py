@@ -2,7 +2,8 @@ import numpy as np
 import torch
 
 from deeped_ray.linking.attention import bilinear
-from deeped_ray.linking.batching import collate, encode_document, similar_sizes
+from deeped_ray.linking.batching import collate, similar_sizes
+from deeped_ray.linking.encoding import encode_document
 
 RNG = np.random.default_rng(0)
 WORDS = RNG.standard_normal((20, 4)).astype(np.float32)

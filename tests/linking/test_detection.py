@@ -9,6 +9,7 @@ import pytest
 
 from deeped_ray.corpus.occurrences import join_sequences, write_sequences
 from deeped_ray.knowledge.parts import Part
+from deeped_ray.linking import detection
 from deeped_ray.linking.detection import DetectionConfig, Detector, open_detector
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
@@ -71,6 +72,23 @@ def test_the_longest_of_overlapping_names_is_taken(detector: Detector) -> None:
 @pytest.mark.parametrize("text", ["New\nYork", "It was New. York came", "New\n\nYork", "New? York"])
 def test_no_name_spans_the_end_of_a_line_or_sentence(detector: Detector, text: str) -> None:
     assert mentions(detector, text) == ["York"]
+
+
+def test_a_long_text_is_read_in_pieces_and_gives_the_same_mentions(
+    detector: Detector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "Yasser Arafat came to New York City.\nThe Bank of England is in London. " * 30 + "Arafat left."
+    whole = mentions(detector, text)
+    monkeypatch.setattr(detection, "PIECE_CHARACTERS", 60)
+    pauses: list[float] = []
+    spans = detector.spans(text, lambda expected_s=0.0: pauses.append(expected_s))
+    assert [text[start:end] for start, end in spans] == whole
+    assert len(pauses) > 60
+
+
+@pytest.mark.parametrize("text", ["", " ", " " * 30_000, "\u200b"])
+def test_a_text_without_words_has_no_mentions(detector: Detector, text: str) -> None:
+    assert detector.spans(text) == []
 
 
 def test_full_stops_that_belong_to_a_name_are_part_of_its_span(detector: Detector) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from deeped_ray.linking import attention, kernels, lbp
+from deeped_ray.linking import attention, differentiable, kernels, lbp
 from deeped_ray.linking.batching import Batch
 from tests.conftest import random_batch
 from tests.linking.test_attention import local_scores
@@ -31,7 +31,7 @@ def test_attend_is_the_attention_of_section_4(seed: int, R: int, full: bool) -> 
     psi = local_scores(batch, A, B, R)[0] * batch.is_candidate
     weights = torch.randn(psi.shape, generator=torch.Generator().manual_seed(seed))
     expected = torch.autograd.grad((psi * weights).sum(), (A, B))
-    fused, fused_beta = kernels.attend(A, B, batch, R=R)
+    fused, fused_beta = differentiable.attend(A, B, batch, R=R)
     torch.testing.assert_close(fused, psi, atol=1e-5, rtol=1e-4)
     totals = fused_beta.sum(dim=-1)[batch.is_candidate.any(dim=-1) & batch.padded.is_word.any(dim=-1)]
     torch.testing.assert_close(totals, torch.ones_like(totals))
@@ -55,7 +55,7 @@ def test_propagate_is_the_message_passing_of_section_5(
     phi = lbp.pairwise(batch.padded.gather_pairs(attention.bilinear(entities, C, entities)), scale)
     mu = lbp.propagate(psi, phi, batch.is_candidate, delta=delta, T=T, excludes_receiver=excludes_receiver)
     expected = torch.autograd.grad((mu * weights).sum(), (psi, C))
-    fused = kernels.propagate(psi, C, scale, batch, delta=delta, T=T, excludes_receiver=excludes_receiver)
+    fused = differentiable.propagate(psi, C, scale, batch, delta=delta, T=T, excludes_receiver=excludes_receiver)
     torch.testing.assert_close(fused * batch.is_candidate, mu * batch.is_candidate, atol=1e-4, rtol=1e-4)
     for gradient, other in zip(torch.autograd.grad((fused * weights).sum(), (psi, C)), expected, strict=True):
         torch.testing.assert_close(gradient, other, atol=2e-4, rtol=1e-3)
@@ -68,7 +68,7 @@ def test_without_gradients_the_answer_is_the_same() -> None:
     psi = torch.randn(batch.candidates.shape)
 
     def mu() -> torch.Tensor:
-        return kernels.propagate(psi, C, scale, batch, delta=0.5, T=10, excludes_receiver=True)
+        return differentiable.propagate(psi, C, scale, batch, delta=0.5, T=10, excludes_receiver=True)
 
     with torch.inference_mode():
         alone = mu()
@@ -88,10 +88,10 @@ def test_exponential_and_logarithm_are_accurate() -> None:
 
 def test_messages_that_would_vanish_are_left_to_torch() -> None:
     batch = ragged_batch(0)
-    assert kernels.can_propagate(batch, delta=0.5, T=100)
-    assert not kernels.can_propagate(batch, delta=1.0, T=1)
-    assert not kernels.can_propagate(batch, delta=0.9, T=100)
-    assert not kernels.can_propagate(batch.to(torch.float64), delta=0.5, T=10)
+    assert differentiable.can_propagate(batch, delta=0.5, T=100)
+    assert not differentiable.can_propagate(batch, delta=1.0, T=1)
+    assert not differentiable.can_propagate(batch, delta=0.9, T=100)
+    assert not differentiable.can_propagate(batch.to(torch.float64), delta=0.5, T=10)
 
 
 def test_kernels_are_compiled_where_no_folder_can_keep_them() -> None:

@@ -1,6 +1,5 @@
 """The linker on the mini encyclopedia: answers, reasons, and what it refuses."""
 
-import itertools
 import json
 import shutil
 from pathlib import Path
@@ -12,13 +11,12 @@ from safetensors.torch import save_file
 
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError
-from deeped_ray.linking import attention, lbp
 from deeped_ray.linking import inputs as inputs_module
+from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.inputs import windows_of
-from deeped_ray.linking.linker import Linker, load_model
-from deeped_ray.linking.model import LinkerModel, ModelConfig
+from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.scoring import FittedModel
 from deeped_ray.types import DeepEdError, Document, Mention
-from tests.conftest import random_batch
 
 HOCKEY = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
 TWO = [(0, 8), (13, 20)]
@@ -36,8 +34,8 @@ def test_answers_explain_themselves(linker: Linker) -> None:
     (montreal,) = linker.link(HOCKEY, [(0, 8)])
     words = dict(montreal.attended)
     assert words.keys() >= {"Hockey", "League", "Stanley"}
-    assert sum(words.values()) == pytest.approx(1)
-    assert sum(candidate.probability for candidate in montreal.candidates) == pytest.approx(1)
+    assert sum(words.values()) == pytest.approx(1, abs=1e-4)
+    assert sum(candidate.probability for candidate in montreal.candidates) == pytest.approx(1, abs=1e-4)
     assert montreal.candidates == tuple(sorted(montreal.candidates, key=lambda candidate: -candidate.score))
 
 
@@ -87,22 +85,6 @@ def test_support_comes_from_mentions_of_the_same_topic(linker: Linker) -> None:
     assert by_surface["National Hockey League"].support == ()  # it can mean nothing else
 
 
-def test_support_is_what_a_change_of_the_answer_would_cost(linker: Linker) -> None:
-    batch = random_batch(least=2, d=5, dtype=torch.float32)
-    model = LinkerModel("global", ModelConfig(forms="full"), dimension=5)
-    torch.nn.init.normal_(model.C)
-    rho = torch.randn(batch.candidates.shape).masked_fill(~batch.is_candidate, -1e30)
-    scores = attention.bilinear(batch.padded.entity_vectors, model.C, batch.padded.entity_vectors)
-    scale = model.config.psi_scale * lbp.pairwise_scale(batch.is_candidate.any(dim=-1), counts_itself=True)
-    phi = lbp.pairwise(batch.padded.gather_pairs(scores), scale)  # [B, n, n, S, S]
-    order = rho.argsort(dim=-1, descending=True)
-    support = model.mutual_support(rho, batch)
-    for b, i, j in itertools.product(range(2), range(3), range(3)):
-        answer, rival, other = order[b, i, 0], order[b, i, 1], order[b, j, 0]
-        expected = phi[b, i, j, answer, other] - phi[b, i, j, rival, other]
-        assert support[b, i, j].item() == pytest.approx(expected.item(), abs=1e-5)
-
-
 def test_without_explanations_the_answers_are_the_same(linker: Linker) -> None:
     documents = [linker.document(HOCKEY)]
     (plain,), (explained,) = linker.link_batch(documents, explain=False), linker.link_batch(documents)
@@ -117,6 +99,19 @@ def test_a_threshold_takes_the_answer_and_leaves_the_candidates(linker: Linker) 
     assert refused.candidates == answer.candidates
     assert "below the threshold 0.9999" in str(refused.reason)
     assert answer.at_least(0.0) is answer
+
+
+def test_a_document_gets_the_same_bytes_alone_and_in_any_batch(linker: Linker) -> None:
+    rng = np.random.default_rng(0)
+    sentences = [*HOCKEY.split("; "), "Boston beat Paris.", "Apple grew in Montreal.", "Zorblatt met Canadeins."]
+    texts = [" ".join(rng.choice(sentences, rng.integers(1, 9))) for _ in range(200)]
+    documents = [linker.document(text) for text in texts]
+    alone = [linker.link_batch([document])[0] for document in documents]
+    for _ in range(2):
+        order = rng.permutation(len(documents))
+        parts = np.split(order, np.sort(rng.choice(len(order), 12, replace=False)))
+        together = [each for part in parts for each in linker.link_batch([documents[number] for number in part])]
+        assert together == [alone[number] for number in order]
 
 
 def test_answers_come_in_the_order_of_the_spans(linker: Linker) -> None:
@@ -224,10 +219,10 @@ def test_a_knowledge_base_without_a_model_names_the_job(local_ray_session: None,
 def test_weights_of_another_shape_are_named(mini_kb: KnowledgeBase, tmp_path: Path) -> None:
     save_file({"A": torch.ones(7)}, tmp_path / "global.safetensors")
     with pytest.raises(ArtifactError, match=r"does not fit a global model for 100-dimensional vectors.*train_linker"):
-        load_model(tmp_path / "global.safetensors", "global", ModelConfig(), dimension=100)
+        FittedModel.load(tmp_path / "global.safetensors", "global", ModelConfig(), dimension=100)
     (tmp_path / "global.safetensors").write_bytes(b"not a checkpoint")
-    with pytest.raises(ArtifactError, match="does not fit"):
-        load_model(tmp_path / "global.safetensors", "global", ModelConfig(), dimension=100)
+    with pytest.raises(ArtifactError, match=r"Cannot read .*global.safetensors.*train_linker"):
+        FittedModel.load(tmp_path / "global.safetensors", "global", ModelConfig(), dimension=100)
 
 
 def test_a_model_fitted_to_other_vectors_is_refused(mini_kb: KnowledgeBase, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import torch
 
 from deeped_ray.linking import lbp
 from deeped_ray.linking.batching import collate
-from deeped_ray.linking.model import LinkerModel, ModelConfig, ModelKind, Variant, cross_entropy, margin_loss
+from deeped_ray.linking.config import ModelConfig, ModelKind, Product, Variant
+from deeped_ray.linking.model import LinkerModel, cross_entropy, margin_loss
 from deeped_ray.types import DeepEdError
 from tests.conftest import random_batch
 from tests.linking.test_batching import DOCUMENT, ENTITIES, SECOND_ALONE, WORDS
@@ -134,7 +135,7 @@ def test_kernels_in_float32_agree_with_torch_in_float64(rounds: int, variant: Va
 
 
 @pytest.mark.parametrize("product", ["max", "sum"])
-def test_extreme_inputs_give_finite_scores_and_gradients(product: lbp.Product) -> None:
+def test_extreme_inputs_give_finite_scores_and_gradients(product: Product) -> None:
     """Equal scores, a single candidate, priors of 0 (at the floor) and 1, huge scores, a hundred rounds."""
     config = ModelConfig(rounds=100, product=product, psi_scale=1e3)
     model = LinkerModel("global", config, dimension=5)

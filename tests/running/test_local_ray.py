@@ -1,6 +1,7 @@
 """A private Ray head beside another Ray: jobs by `ray job submit`, and nothing left behind."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,8 +18,15 @@ import ray
 from deeped_ray import demo
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.http import open_url
-from deeped_ray.running.local_ray import LocalRay, descendants, executable, free_ports, living, local_ray
-from deeped_ray.serving.local import ROOT
+from deeped_ray.running.local_ray import (
+    ROOT,
+    LocalRay,
+    descendants,
+    executable,
+    free_ports,
+    living,
+    local_ray,
+)
 from deeped_ray.types import DeepEdError
 
 
@@ -98,6 +106,11 @@ def test_stages_run_by_job_submit(head: LocalRay, mini_kb: KnowledgeBase, tmp_pa
     with pytest.raises(DeepEdError, match="No knowledge base at"):
         nowhere.result()
     assert mini_kb.manifest() == before
+
+
+def test_workers_run_the_code_of_the_checkout_and_leave_their_rubbish_in_its_folder(head: LocalRay) -> None:
+    assert head.environment["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT)
+    assert list(head.log.parent.glob("pymp-*"))  # by Ray's dashboard; else they would stay in /tmp
 
 
 def test_only_who_has_the_token_may_ask(head: LocalRay) -> None:

@@ -15,13 +15,17 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.local_ray import LocalRay, free_ports, local_ray
 from deeped_ray.serving.api import create_api
 from deeped_ray.serving.config import AppArgs
-from deeped_ray.serving.local import applications, deploy, run_serve, write_config
+from deeped_ray.serving.deploy import Serve
+from deeped_ray.serving.local import deploy, local_config, serve_of
 from deeped_ray.serving.service import LinkingService
+from tests.conftest import copy_of
 
 ONE_OR_TWO = {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 2, "upscale_delay_s": 1}
+USUAL: dict[str, Any] = {"autoscaling_config": ONE_OR_TWO, "health_check_period_s": 1}
+"""A replica that died is missed after a second, not after ten."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(mini_kb: KnowledgeBase) -> LinkingService:
     return LinkingService(AppArgs(kb=str(mini_kb.root)))
 
@@ -43,7 +47,7 @@ class InProcess(httpx.BaseTransport):
         self._loop.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def client(service: LinkingService) -> Iterator[httpx.Client]:
     """The routes without a server around them."""
     with httpx.Client(transport=InProcess(create_api(service)), base_url="http://test") as client:
@@ -75,8 +79,12 @@ class Served:
             wait_until(self._is_usual, "the service is as before")
 
     def _deploy(self, args: dict[str, Any], deployment: dict[str, Any]) -> None:
-        args, deployment = {"kb": str(self.kb)} | args, {"autoscaling_config": ONE_OR_TWO} | deployment
-        run_serve(self.ray, write_config(self.ray.log.with_name("changed.yaml"), self.port, args, **deployment))
+        args, deployment = {"kb": str(self.kb)} | args, USUAL | deployment
+        self.serve.put(local_config(self.port, args, **deployment))
+
+    @property
+    def serve(self) -> Serve:
+        return serve_of(self.ray)
 
     def _is_usual(self) -> bool:
         replies = [httpx.get(f"{self.url}/version", trust_env=False, timeout=60) for _ in range(10)]
@@ -87,26 +95,26 @@ class Served:
 
     def ready(self) -> set[int]:
         """Process ids of the replicas that run, as Serve sees it."""
-        deployments = applications(self.ray)["linker"]["deployments"].values()
+        deployments = self.serve.applications()["linker"]["deployments"].values()
         replicas = [replica for deployment in deployments for replica in deployment["replicas"]]
         return {replica["pid"] for replica in replicas if replica["state"] == "RUNNING"}
 
 
-@pytest.fixture(scope="session")
-def served(mini_kb: KnowledgeBase) -> Iterator[Served]:
-    """The only real Serve of the tests. It starts with one replica."""
-    port = free_ports(1)[0]
+@pytest.fixture(scope="package")
+def served(mini_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The only real Serve of the tests. It starts with one replica, on a copy that tests may damage and restore."""
+    port, kb = free_ports(1)[0], copy_of(mini_kb, tmp_path_factory.mktemp("served") / "kb").root
     with local_ray(num_cpus=4) as ray:
-        url = deploy(ray, mini_kb.root, port=port, autoscaling_config=ONE_OR_TWO)
-        yield Served(url, port, ray, mini_kb.root)
+        url = deploy(ray, kb, port=port, **USUAL)
+        yield Served(url, port, ray, kb)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def served_url(served: Served) -> str:
     return served.url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def served_client(served_url: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=served_url, timeout=60, trust_env=False) as client:
         yield client

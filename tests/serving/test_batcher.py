@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from deeped_ray.serving.batcher import Batcher, OverloadedError
+from deeped_ray.linking.pace import Pause
+from deeped_ray.serving.batcher import LONG_AT_ONCE, Batcher, OverloadedError
 
 
 class Echo:
@@ -16,7 +17,7 @@ class Echo:
         self.batches: list[list[str]] = []
         self.has_begun, self.may_go_on = threading.Event(), threading.Event()
 
-    def __call__(self, items: Sequence[str]) -> list[str | Exception]:
+    def __call__(self, items: Sequence[str], _: Pause) -> list[str | Exception]:
         self.batches.append(list(items))
         self.has_begun.set()
         assert self.may_go_on.wait(10)
@@ -29,7 +30,7 @@ def run(test: Callable[[Batcher[str, str], Echo], Awaitable[None]], *, max_batch
     echo = Echo()
 
     async def main() -> None:
-        await test(Batcher(echo, max_batch=max_batch, max_waiting=30), echo)
+        await test(Batcher(echo, max_batch=max_batch, max_waiting=30, deadline_s=20.0, budget_s=1.0), echo)
 
     asyncio.run(asyncio.wait_for(main(), 20))
     return echo
@@ -61,28 +62,25 @@ def test_what_waits_together_is_run_together_up_to_the_size_of_a_batch() -> None
     assert run(test).batches == [["first"], ["a", "b"], ["c", "d"]]
 
 
-def test_an_item_larger_than_a_batch_is_a_batch_of_its_own() -> None:
-    async def test(batcher: Batcher[str, str], echo: Echo) -> None:
-        assert await submit_behind_a_first(batcher, echo, ("large", 25), ("a", 1)) == ["FIRST", "LARGE", "A"]
-
-    assert run(test).batches == [["first"], ["large"], ["a"]]
-
-
 def test_too_much_waiting_is_refused_at_once() -> None:
     async def test(batcher: Batcher[str, str], echo: Echo) -> None:
-        *answered, refused = await submit_behind_a_first(batcher, echo, ("a", 25), ("b", 5), ("c", 1))
-        assert answered == ["FIRST", "A", "B"]
+        *answered, refused = await submit_behind_a_first(batcher, echo, ("a", 10), ("b", 10), ("c", 10), ("d", 1))
+        assert answered == ["FIRST", "A", "B", "C"]
         assert isinstance(refused, OverloadedError)
-        assert batcher.waiting == 0
+        assert batcher.waiting == {"short": 0, "long": 0}
 
     run(test)
 
 
-def test_an_item_larger_than_the_queue_is_run_if_nothing_else_waits() -> None:
+def test_long_items_that_wait_refuse_no_short_one() -> None:
     async def test(batcher: Batcher[str, str], echo: Echo) -> None:
-        *answered, refused = await submit_behind_a_first(batcher, echo, ("huge", 31), ("huger", 32))
-        assert answered == ["FIRST", "HUGE"]
+        *answered, refused, short = await submit_behind_a_first(
+            batcher, echo, *((f"long {i}", 15) for i in range(LONG_AT_ONCE)), ("long", 11), ("short", 9)
+        )
+        assert answered == ["FIRST", *(f"LONG {i}" for i in range(LONG_AT_ONCE))]
         assert isinstance(refused, OverloadedError)
+        assert short == "SHORT"
+        assert batcher.waiting == {"short": 0, "long": 0}
 
     run(test)
 

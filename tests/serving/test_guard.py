@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.serving import guard
 from deeped_ray.serving.api import create_api
-from deeped_ray.serving.app import read_token
-from deeped_ray.serving.config import AppArgs
+from deeped_ray.serving.config import AppArgs, read_token
 from deeped_ray.serving.service import LinkingService
 from deeped_ray.serving.work import layers
 from deeped_ray.types import DeepEdError
@@ -104,6 +104,40 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_counted_as_gone(
     scope = {"type": "http", "method": "POST", "path": "/link", "headers": [], "query_string": b""}
     asyncio.run(create_api(service)(scope, client.receive, client.send))
     assert (requests, client.statuses) == ([("/link", counted)], sent)
+
+
+class Slow(Client):
+    """A client that sends its pieces at once and then nothing, without going."""
+
+    async def receive(self) -> dict[str, Any]:
+        return self._messages.pop(0) if self._messages else await asyncio.Event().wait() and {}
+
+
+@pytest.mark.parametrize("piece", [b"{", b"x" * 9_000_000])
+def test_a_body_that_does_not_come_is_given_up(
+    service: LinkingService, monkeypatch: pytest.MonkeyPatch, piece: bytes
+) -> None:
+    monkeypatch.setattr(guard, "BODY_GRACE_S", 0.05)
+    monkeypatch.setattr(guard, "MAX_BODY_S", 0.1)
+    client = Slow(piece)
+    scope = {"type": "http", "method": "POST", "path": "/link", "headers": [], "query_string": b""}
+    asyncio.run(create_api(service)(scope, client.receive, client.send))
+    assert client.statuses == [408]
+
+
+def test_get_and_head_take_no_body(service: LinkingService) -> None:
+    requests = [{"method": method, "url": "/healthz", "content": b"x"} for method in ("GET", "HEAD")]
+    chunked = {"method": "GET", "url": "/", "headers": {"Transfer-Encoding": "chunked"}}
+    replies = ask(service, *requests, chunked, token=TOKEN)
+    assert [(reply.status_code, reply.headers["Connection"]) for reply in replies] == [(400, "close")] * 3
+    assert ask(service, {"method": "GET", "url": "/healthz", "headers": {"Content-Length": "0"}})[0].status_code == 200
+
+
+def test_paths_that_do_not_exist_are_not_redirected(service: LinkingService) -> None:
+    urls = ("/link/", "/healthz/", "/docs/", "/page", "/redoc", "/nowhere")
+    replies = ask(service, *({"method": "GET", "url": url, "headers": {"Host": "evil.test"}} for url in urls))
+    assert [reply.status_code for reply in replies] == [404] * 6
+    assert all("/docs lists all routes" in reply.json()["detail"] for reply in replies)
 
 
 def test_a_failure_of_ours_shows_no_traceback(service: LinkingService, monkeypatch: pytest.MonkeyPatch) -> None:

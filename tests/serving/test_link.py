@@ -1,6 +1,7 @@
 import orjson
 
 from deeped_ray.serving.link import link_work, write_link
+from deeped_ray.serving.rel import write_rel
 from deeped_ray.serving.schemas import LinkRequest
 from deeped_ray.serving.work import Work
 from deeped_ray.types import Candidate, Prediction
@@ -27,7 +28,7 @@ def test_a_list_gets_a_list_and_only_the_reasons_that_were_asked_for() -> None:
     assert [plain["mentions"][0][name] for name in ("candidates", "attended", "support")] == [[], [], []]
 
 
-def test_the_size_of_work_is_in_mentions_given_or_expected() -> None:
+def test_the_size_of_work_is_in_mentions_given_or_expected_and_in_text_to_read() -> None:
     body = b'[{"text": "Ada met Charles.", "spans": [[0, 3], [8, 15]]}, {"text": ""}]'
     assert link_work(body, version={}).size == (1 + 2) + 1
-    assert Work([LinkRequest(text="a" * 100)], lambda _: b"").size == 1 + 2
+    assert Work([LinkRequest(text="a" * 1000)], write_rel).size == 1 + 2 + 20

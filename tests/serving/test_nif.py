@@ -42,8 +42,8 @@ def predicted(text: str, start: int, end: int, title: str | None) -> Prediction:
     return Prediction(start, end, text[start:end], (entity,))
 
 
-def answered(document: NifDocument, *predictions: Prediction, **options: bool) -> Graph:
-    return Graph().parse(data=write_nif(document, [list(predictions)], **options), format="turtle")
+def answered(document: NifDocument, *predictions: Prediction, confidence: bool = False) -> Graph:
+    return Graph().parse(data=write_nif(document, [list(predictions)], confidence=confidence), format="turtle")
 
 
 def request(text: str, *spans: tuple[int, int], end: int | None = None, anchors: list[str] | None = None) -> str:

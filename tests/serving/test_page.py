@@ -142,6 +142,18 @@ def answer_with(page: Page, *mentions: dict[str, Any]) -> None:
     page.run(STAND_IN, [{"body": {"mentions": mentions, "version": VERSION}}, {"body": neighbors}])
 
 
+def test_the_documentation_needs_nothing_from_elsewhere(page: Page, served_url: str) -> None:
+    page.browser.get(f"{served_url}/docs")
+    page.until(lambda: page.all("#routes section"))
+    headings = [heading.text for heading in page.all("#routes h2")]
+    assert {"POST /link", "GET /healthz", "POST /nif"} <= set(headings)
+    card = page.all("#routes section")[headings.index("GET /version")]
+    card.find_element(By.CSS_SELECTOR, "button").click()
+    page.until(lambda: '"model": "global"' in card.find_element(By.CSS_SELECTOR, "pre").text)
+    log = page.browser.get_log("browser")  # type: ignore[no-untyped-call]
+    assert not [entry for entry in log if entry["level"] == "SEVERE"]
+
+
 def test_the_example_is_linked_whole(example: Page) -> None:
     assert {mark.text: mark.get_attribute("title") for mark in example.all("#text .mention")} == MEANT
     assert example.one("#text").text == TEXT

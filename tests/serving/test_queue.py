@@ -11,11 +11,12 @@ import pytest
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.pace import Pause
 from deeped_ray.serving.api import create_api
 from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.rel import write_rel
 from deeped_ray.serving.schemas import LinkRequest
-from deeped_ray.serving.service import LinkingService
+from deeped_ray.serving.service import LinkingService, Request
 from deeped_ray.serving.work import Work
 
 SMALL = {"text": "Montreal met Toronto in the Stanley Cup."}
@@ -28,19 +29,19 @@ class Gate:
 
     def __init__(self, service: LinkingService) -> None:
         self._run, self._find = service._batcher._run, service.linker.detector.spans
-        self.batches: list[Sequence[Work]] = []
+        self.batches: list[Sequence[Request]] = []
         self.searched: list[str] = []
         self.reached, self.opened = threading.Event(), threading.Event()
 
-    def run(self, batch: Sequence[Work]) -> Sequence[bytes | Exception]:
+    def run(self, batch: Sequence[Request], pause: Pause) -> Sequence[bytes | Exception]:
         self.batches.append(batch)
         self.reached.set()
         assert self.opened.wait(30)
-        return self._run(batch)
+        return self._run(batch, pause)
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
+    def spans(self, text: str, pause: Pause) -> list[tuple[int, int]]:
         self.searched.append(text)
-        return self._find(text)
+        return self._find(text, pause)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking import inputs as inputs_module
-from deeped_ray.linking.batching import EncodedDocument, encode_document
 from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.encoding import EncodedDocument, encode_document
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.training.config import TrainingConfig
 from deeped_ray.training.fitting import Examples, learning_rates, steps_of

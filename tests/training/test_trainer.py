@@ -12,9 +12,9 @@ from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import Linker
-from deeped_ray.linking.model import ModelConfig
 from deeped_ray.running.resume import ResumeConfig
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig, WorkerConfig

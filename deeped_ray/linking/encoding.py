@@ -1,0 +1,80 @@
+"""A document as the model sees it, in plain arrays.
+
+A document's mentions share most of their context words and many of their candidates. So its distinct words and entities
+are gathered once, and mentions refer to them by position.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+# Differs from the paper: the authors' code has this floor. Below it counts say nothing, and log p would dwarf the rest.
+MIN_PRIOR = 1e-3
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedDocument:
+    """Mentions that are linked jointly, as the model sees them. A row holds its values first, then padding.
+
+    No axis is empty: a document without words or candidates has one of each that no mention refers to.
+    """
+
+    words: Ints
+    """Rows of word vectors, distinct."""
+    entities: Ints
+    """Rows of entity vectors, distinct."""
+    context: Ints
+    """Positions in `words`, [n, K]."""
+    num_words: Ints
+    candidates: Ints
+    """Positions in `entities`, [n, S]."""
+    num_candidates: Ints
+    prior: Floats
+    """p(e|m), [n, S]."""
+    gold: Ints
+    """Position of the gold entity among the candidates. -1: it is not among them, or not known."""
+
+    def __len__(self) -> int:
+        return len(self.gold)
+
+
+def encode_document(
+    contexts: Sequence[Ints],
+    candidates: Sequence[Sequence[int]],
+    priors: Sequence[Sequence[float]],
+    gold: Sequence[int],
+) -> EncodedDocument:
+    """From rows of word vectors, rows of entity vectors and priors, mention by mention."""
+    words, context = np.unique(np.concatenate(contexts), return_inverse=True)
+    flat_candidates = np.array([row for rows in candidates for row in rows], np.int64)
+    entities, chosen = np.unique(flat_candidates, return_inverse=True)
+    flat_priors = np.array([prior for row in priors for prior in row], np.float32)
+    num_words, num_candidates = np.array([*map(len, contexts)], np.int64), np.array([*map(len, candidates)], np.int64)
+    nothing = np.zeros(1, np.int64)
+    return EncodedDocument(
+        words=words if len(words) else nothing,
+        entities=entities if len(entities) else nothing,
+        context=_padded(context, num_words),
+        num_words=num_words,
+        candidates=_padded(chosen, num_candidates),
+        num_candidates=num_candidates,
+        prior=_padded(flat_priors, num_candidates),
+        gold=np.array(gold, np.int64),
+    )
+
+
+def _padded(values: npt.NDArray[Scalar], lengths: Ints) -> npt.NDArray[Scalar]:
+    """Rows of these lengths, filled up with zeros."""
+    rows = np.zeros((len(lengths), int(lengths.max(initial=1))), values.dtype)
+    rows[np.arange(rows.shape[1]) < lengths[:, None]] = values
+    return rows
+
+
+def log_prior(prior: Floats) -> Floats:
+    return np.log(np.maximum(prior, np.float32(MIN_PRIOR)))

@@ -1,0 +1,222 @@
+"""The fitted model as linking uses it: the equations of `model` for one document, without torch.
+
+What a document gets depends on the document alone: not on the rest of its batch, nor on the number of threads. Every sum
+is taken over one document, in one order.
+"""
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from deeped_ray.knowledge.parts import ArtifactError
+from deeped_ray.linking import kernels
+from deeped_ray.linking.config import ModelConfig, ModelKind, Product
+from deeped_ray.linking.encoding import EncodedDocument, Floats, log_prior
+
+LOWEST = np.float32(-1e30)
+Bools = npt.NDArray[np.bool_]
+
+
+class Scored(NamedTuple):
+    """What the model says of a document's candidates, and why. A row holds its values first, then padding."""
+
+    rho: Floats
+    """Final score, [n, S]; the lowest number where there is no candidate."""
+    psi: Floats
+    belief: Floats | None
+    beta: Floats
+    """Weights of the context words, [n, K]."""
+    support: Floats | None
+    """How far the answer of j speaks for that of i rather than for its runner-up, [n, n]."""
+    explains: bool
+    """Whether beta and support are wanted."""
+
+
+class FittedModel:
+    """The weights of a trained model. Forms are kept transposed: the kernels multiply rows with rows."""
+
+    def __init__(self, kind: ModelKind, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
+        self.kind, self.config = kind, config
+        self._forms = {name: np.ascontiguousarray(weights[name].T) for name in _form_names(kind)}
+        self._f = _layers(weights, "f", config)
+        self._g = _layers(weights, "g", config) if _has_g(kind, config) else []
+
+    @classmethod
+    def load(cls, path: Path, kind: ModelKind, config: ModelConfig, *, dimension: int) -> "FittedModel":
+        try:
+            weights = load_file(path)
+        except (OSError, SafetensorError) as error:
+            reason = str(error).strip().splitlines()[-1].strip()
+            raise ArtifactError(f"Cannot read {path}: {reason}. Run jobs/train_linker.py again.") from error
+        found = {name: weight.shape for name, weight in weights.items()}
+        expected = weight_shapes(kind, config, dimension=dimension)
+        if found != expected:
+            wrong = min(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
+            raise ArtifactError(
+                f"{path} does not fit a {kind} model for {dimension}-dimensional vectors: {wrong} is {found.get(wrong)},"
+                f" not {expected.get(wrong)}. Run jobs/train_linker.py again."
+            )
+        return cls(kind, config, weights)
+
+    def score(self, document: EncodedDocument, entities: Floats, words: Floats, *, explain: bool = True) -> Scored:
+        """`entities` and `words` are the vectors of the document's distinct ones."""
+        is_candidate = np.arange(document.candidates.shape[1]) < document.num_candidates[:, None]
+        psi, beta = self._attend(document, entities, words)
+        scaled = np.float32(self.config.psi_scale) * psi
+        if self.kind == "local":
+            return Scored(_combine(self._f, scaled, document, is_candidate), psi, None, beta, None, explain)
+        unary = _combine(self._g, scaled, document, is_candidate) if self._g else scaled
+        scale = self._pairwise_scale(is_candidate)
+        mu = self._propagate(unary, document, entities, is_candidate, scale)
+        log_belief = log_softmax(mu, is_candidate)
+        belief = np.exp(log_belief) * is_candidate
+        evidence = belief if self.config.belief == "probability" else log_belief
+        rho = _combine(self._f, evidence, document, is_candidate)
+        support = self._support(rho, document, entities, is_candidate, scale) if explain else None
+        return Scored(rho, psi, belief, beta, support, explain)
+
+    def _attend(self, document: EncodedDocument, entities: Floats, words: Floats) -> tuple[Floats, Floats]:
+        """Psi and beta (section 4)."""
+        psi, beta = np.zeros(document.candidates.shape, np.float32), np.zeros(document.context.shape, np.float32)
+        kernels.attend(
+            *(_dots(self._times(entities, form), words) for form in "AB"),
+            *(document.candidates, document.num_candidates, document.context, document.num_words),
+            *(self.config.kept_words(self.kind), psi, beta, np.zeros(document.context.shape, np.int32)),
+        )
+        return psi, beta
+
+    def _propagate(
+        self, unary: Floats, document: EncodedDocument, entities: Floats, is_candidate: Bools, scale: np.float32
+    ) -> Floats:
+        """mu after T rounds (section 5)."""
+        config, (n, S) = self.config, unary.shape
+        scores = _dots(self._times(scale * entities, "C"), entities)
+        if config.product == "sum" or not kernels.can_propagate(delta=config.damping, T=config.rounds):
+            phi = scores[document.candidates[:, None, :, None], document.candidates[None, :, None, :]]
+            return _propagate_plainly(unary, phi, is_candidate, config)
+        mu = np.zeros((n, S), np.float32)
+        messages = (np.empty((1, n, S * n), kind) for kind in (np.float32, np.float32, np.int8))
+        kernels.propagate(
+            *(unary, scores, document.candidates, document.num_candidates),
+            *(np.float32(config.damping), bool(config.excludes_receiver), config.rounds, False, *messages, mu),
+        )
+        return mu
+
+    def _support(
+        self, rho: Floats, document: EncodedDocument, entities: Floats, is_candidate: Bools, scale: np.float32
+    ) -> Floats:
+        """Phi(e_i, e_j) - Phi(r_i, e_j), with r_i the runner-up of mention i."""
+        rows = np.arange(len(rho))
+        best = rho.argmax(axis=1)
+        is_other = is_candidate.copy()
+        is_other[rows, best] = False
+        second = np.where(is_other, rho, LOWEST).argmax(axis=1)
+        answers = entities[document.candidates[rows, best]] * is_candidate.any(axis=1, keepdims=True)
+        rivals = entities[document.candidates[rows, second]]
+        gain = (answers - rivals) * is_other.any(axis=1, keepdims=True)
+        return scale * _dots(self._times(gain, "C"), answers)
+
+    def _pairwise_scale(self, is_candidate: Bools) -> np.float32:
+        """The factor of Phi: 2 / (n - 1), or 2 / n, of the mentions that have candidates."""
+        num_mentions = int(is_candidate.any(axis=1).sum()) - (not self.config.counts_itself)
+        return np.float32(self.config.psi_scale * 2 / max(1, num_mentions))
+
+    def _times(self, vectors: Floats, form: str) -> Floats:
+        """x' A for every vector x; the form is given in full or by its diagonal."""
+        weights = self._forms[form]
+        return vectors * weights if weights.ndim == 1 else _dots(vectors, weights)
+
+
+# -- weights
+
+
+def weight_shapes(kind: ModelKind, config: ModelConfig, *, dimension: int) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every weight that training saves."""
+    form = (dimension,) if config.forms == "diagonal" else (dimension, dimension)
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_form_names(kind), form)
+    assert config.hidden_layers is not None
+    widths = [2, *[config.hidden_units] * config.hidden_layers, 1]
+    for function in "fg" if _has_g(kind, config) else "f":
+        for place, (width, next_width) in enumerate(itertools.pairwise(widths)):
+            # every other module of `f` is a ReLU
+            shapes[f"{function}.{2 * place}.weight"] = (next_width, width)
+            shapes[f"{function}.{2 * place}.bias"] = (next_width,)
+    return shapes
+
+
+def _form_names(kind: ModelKind) -> str:
+    return "AB" if kind == "local" else "ABC"
+
+
+def _has_g(kind: ModelKind, config: ModelConfig) -> bool:
+    return kind == "global" and config.unary == "score"
+
+
+def _layers(weights: Mapping[str, Floats], function: str, config: ModelConfig) -> list[tuple[Floats, Floats]]:
+    assert config.hidden_layers is not None
+    names = [f"{function}.{2 * place}" for place in range(config.hidden_layers + 1)]
+    return [(weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in names]
+
+
+# -- equations
+
+
+def _combine(
+    layers: list[tuple[Floats, Floats]], evidence: Floats, document: EncodedDocument, is_candidate: Bools
+) -> Floats:
+    """f(evidence, log p(e|m)) of every candidate."""
+    values = np.stack([evidence[is_candidate], log_prior(document.prior)[is_candidate]], axis=1)
+    for place, (weight, bias) in enumerate(layers):
+        values = _dots(np.maximum(values, 0) if place else values, weight) + bias
+    rho = np.full(evidence.shape, LOWEST)
+    rho[is_candidate] = values[:, 0]
+    return rho
+
+
+def _dots(x: Floats, y: Floats) -> Floats:
+    result = np.empty((len(x), len(y)), np.float32)
+    kernels.dots(np.ascontiguousarray(x), y, result)
+    return result
+
+
+def log_softmax(values: Floats, is_candidate: Bools) -> Floats:
+    """Over the candidates of each mention; 0 where there is no candidate."""
+    masked = np.where(is_candidate, values, LOWEST)
+    shifted = masked - masked.max(axis=-1, keepdims=True)
+    total = np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return np.where(is_candidate, shifted - total, np.float32(0))
+
+
+def _propagate_plainly(unary: Floats, phi: Floats, is_candidate: Bools, config: ModelConfig) -> Floats:
+    """As `lbp` says it, for settings that the kernel does not know."""
+    n = len(unary)
+    has_candidates = is_candidate.any(axis=1, keepdims=True)
+    is_message = (has_candidates & has_candidates.T & ~np.eye(n, dtype=bool))[:, :, None] & is_candidate[None]
+    messages: Floats = np.zeros((n, *unary.shape), np.float32)
+    for _ in range(config.rounds):
+        incoming = messages.sum(axis=0)[:, None, :]
+        if config.excludes_receiver:
+            incoming = incoming - messages.transpose(1, 0, 2)
+        senders = np.where(is_candidate[:, None, :], unary[:, None, :] + incoming, LOWEST)
+        raw = _reduce(senders[..., None] + phi, config.product)
+        new = log_softmax(raw, np.broadcast_to(is_candidate[None], raw.shape))
+        if config.damping < 1:
+            delta = np.float32(config.damping)
+            new = np.logaddexp(new + np.log(delta), messages + np.log1p(-delta))
+        messages = np.where(is_message, new, np.float32(0))
+    mu: Floats = unary + messages.sum(axis=0)
+    return mu
+
+
+def _reduce(joint: Floats, product: Product) -> Floats:
+    """Over the sender's candidates."""
+    highest: Floats = joint.max(axis=2)
+    if product == "sum":
+        highest += np.log(np.exp(joint - highest[:, :, None]).sum(axis=2))
+    return highest

@@ -1,0 +1,115 @@
+"""Long work takes turns with short work, so that nobody waits behind a long text.
+
+A replica computes one thing at a time. Short requests run in batches. A long request runs in a thread of its own, which
+gives its turn away every few milliseconds and waits for the next. If both lanes wait, they alternate.
+"""
+
+import asyncio
+import faulthandler
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from deeped_ray.types import DeepEdError
+
+Lane = Literal["short", "long"]
+SLICE_S = 0.02
+WATCH_S = 10.0
+
+
+class TooLargeError(DeepEdError):
+    """A request that asks for more work than one request may."""
+
+
+class DeadlineError(Exception):
+    """The request could not be answered in time."""
+
+
+class GoneError(Exception):
+    """The client has gone, so nobody wants the answer."""
+
+
+class Turns:
+    """A lock with two lanes. Within a lane, who comes first goes first."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._waiting: dict[Lane, deque[object]] = {"short": deque(), "long": deque()}
+        self._is_taken, self._last_lane, self._since = False, "long", 0.0
+
+    @contextmanager
+    def turn(self, lane: Lane) -> Iterator[None]:
+        self.take(lane)
+        try:
+            yield
+        finally:
+            self.give()
+
+    def take(self, lane: Lane) -> None:
+        ticket = object()
+        with self._changed:
+            self._waiting[lane].append(ticket)
+            self._changed.wait_for(lambda: not self._is_taken and self._next() is ticket)
+            self._waiting[lane].popleft()
+            self._is_taken, self._last_lane, self._since = True, lane, time.monotonic()
+
+    def give(self) -> None:
+        with self._changed:
+            self._is_taken = False
+            self._changed.notify_all()
+
+    def _next(self) -> object:
+        lanes: tuple[Lane, Lane] = ("long", "short") if self._last_lane == "short" else ("short", "long")
+        return next(self._waiting[lane][0] for lane in lanes if self._waiting[lane])
+
+    def age_s(self) -> float:
+        """How long the present turn has lasted."""
+        return time.monotonic() - self._since if self._is_taken else 0.0
+
+    def is_wanted(self) -> bool:
+        return any(self._waiting.values())
+
+
+class Slices:
+    """The pause of a long piece of work, which holds a turn of the long lane."""
+
+    def __init__(self, turns: Turns, *, deadline: float, is_gone: Callable[[], bool], budget_s: float) -> None:
+        """`deadline` by `time.monotonic`; `budget_s` is the work that one request may ask for."""
+        self._turns, self._deadline, self._is_gone = turns, deadline, is_gone
+        self._budget_s, self._expected_s = budget_s, 0.0
+        self._end = time.monotonic() + SLICE_S
+
+    def __call__(self, expected_s: float = 0.0) -> None:
+        self._expected_s += expected_s
+        if self._expected_s > self._budget_s:
+            raise TooLargeError(
+                f"This request would take {self._expected_s:.1f} s of work; the limit is {self._budget_s:g} s."
+                " Send it in several requests."
+            )
+        if (now := time.monotonic()) < self._end:
+            return
+        if now > self._deadline:
+            raise DeadlineError
+        if self._is_gone():
+            raise GoneError
+        if self._turns.is_wanted():
+            self._turns.give()
+            self._turns.take("long")
+        self._end = time.monotonic() + SLICE_S
+
+
+async def watch(turns: Turns, *, limit_s: float = WATCH_S) -> None:
+    """End this process if its event loop or one turn hangs for longer than the limit. Ray Serve starts another.
+
+    The clock runs outside the interpreter, in C, so that it also sees code that never lets another thread run. Before the
+    end it writes what every thread was doing to the log.
+    """
+    try:
+        while True:
+            faulthandler.dump_traceback_later(max(limit_s - turns.age_s(), 0.01), exit=True)
+            await asyncio.sleep(limit_s / 10)
+    finally:
+        faulthandler.cancel_dump_traceback_later()

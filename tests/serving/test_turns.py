@@ -1,0 +1,161 @@
+"""Long work takes turns with short work, and what hangs is ended."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from deeped_ray.linking.pace import Pause
+from deeped_ray.serving import turns as turns_module
+from deeped_ray.serving.batcher import Batcher
+from deeped_ray.serving.turns import DeadlineError, Lane, TooLargeError, Turns
+
+LONG, SHORT = 100, 1
+NEVER = 60.0
+
+
+class Recorder:
+    """Long items work in steps until they have seen enough; every step and every short item is written down."""
+
+    def __init__(self, *, steps: int = 40) -> None:
+        self.events: list[str] = []
+        self.has_begun = threading.Event()
+        self._steps = steps
+
+    def __call__(self, items: Sequence[str], pause: Pause) -> list[str | Exception]:
+        if items[0].startswith("long"):
+            for _ in range(self._steps):
+                self.events.append(items[0])
+                self.has_begun.set()
+                time.sleep(0.002)
+                pause()
+        else:
+            self.events.extend(items)
+        return list(items)
+
+
+@pytest.fixture(autouse=True)
+def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "SLICE_S", 0.005)
+
+
+def batcher_of(run: Recorder, *, deadline_s: float = NEVER, budget_s: float = NEVER) -> Batcher[str, str]:
+    return Batcher(run, max_batch=10, max_waiting=1000, deadline_s=deadline_s, budget_s=budget_s)
+
+
+def test_short_items_overtake_a_long_one() -> None:
+    async def main(recorder: Recorder) -> None:
+        batcher = batcher_of(recorder)
+        long = asyncio.create_task(batcher.submit("long", size=LONG))
+        await asyncio.to_thread(recorder.has_begun.wait, 10)
+        for number in range(3):
+            assert await batcher.submit(f"short {number}", size=SHORT) == f"short {number}"
+        assert not long.done()
+        assert await long == "long"
+
+    recorder = Recorder(steps=400)
+    asyncio.run(main(recorder))
+    assert recorder.events[-1] == "long"
+
+
+def test_long_items_share_the_time() -> None:
+    async def main(recorder: Recorder) -> None:
+        batcher = batcher_of(recorder)
+        await asyncio.gather(*(batcher.submit(f"long {number}", size=LONG) for number in range(2)))
+
+    recorder = Recorder()
+    asyncio.run(main(recorder))
+    changes = sum(a != b for a, b in zip(recorder.events, recorder.events[1:], strict=False))
+    assert changes >= 4
+
+
+def test_a_deadline_ends_long_work_between_slices() -> None:
+    async def main() -> None:
+        await batcher_of(Recorder(steps=10_000), deadline_s=0.05).submit("long", size=LONG)
+
+    with pytest.raises(DeadlineError):
+        asyncio.run(main())
+
+
+def test_work_beyond_the_budget_is_refused_before_it_is_done() -> None:
+    def run(_: Sequence[str], pause: Pause) -> list[str | Exception]:
+        pause(1.5)
+        pause(1.0)
+        raise AssertionError("this was too much")
+
+    async def main() -> None:
+        batcher: Batcher[str, str] = Batcher(run, max_batch=1, max_waiting=9, deadline_s=NEVER, budget_s=2.0)
+        await batcher.submit("long", size=LONG)
+
+    with pytest.raises(TooLargeError, match=r"would take 2.5 s of work; the limit is 2 s"):
+        asyncio.run(main())
+
+
+def test_work_for_a_client_that_has_gone_ends() -> None:
+    async def main(recorder: Recorder) -> None:
+        batcher = batcher_of(recorder)
+        long = asyncio.create_task(batcher.submit("long", size=LONG))
+        await asyncio.to_thread(recorder.has_begun.wait, 10)
+        long.cancel()
+        assert await batcher.submit("short", size=SHORT) == "short"
+        await asyncio.to_thread(batcher._long_threads.shutdown)
+
+    recorder = Recorder(steps=100_000)
+    asyncio.run(main(recorder))
+    assert len(recorder.events) < 100_000
+
+
+def test_lanes_alternate() -> None:
+    turns = Turns()
+    order: list[Lane] = []
+
+    def work(lane: Lane) -> None:
+        with turns.turn(lane):
+            order.append(lane)
+
+    lanes: list[Lane] = ["long", "long", "long", "short", "short"]
+    threads = [threading.Thread(target=work, args=(lane,)) for lane in lanes]
+    with turns.turn("long"):
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            while sum(map(len, turns._waiting.values())) < number:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join()
+    assert order == ["short", "long", "short", "long", "long"]
+
+
+HANG = """
+    import asyncio, re, sys, threading, time
+    from deeped_ray.serving.turns import Turns, watch
+    turns = Turns()
+    async def main():
+        watching = asyncio.create_task(watch(turns, limit_s=1.0))
+        await asyncio.sleep(2.5)  # nothing hangs: the watch lets it be
+        print("still here", flush=True)
+        {hang}
+        await asyncio.sleep(60)
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "hang",
+    [
+        're.match("(a+)+$", "a" * 60 + "b")',  # holds the interpreter, on the event loop
+        'threading.Thread(target=re.match, args=("(a+)+$", "a" * 60 + "b"), daemon=True).start()',
+        'turns.take("short")',  # one turn that does not end, while the event loop is free
+    ],
+)
+def test_a_process_that_hangs_is_ended_with_its_traceback(hang: str) -> None:
+    code = textwrap.dedent(HANG).format(hang=hang)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    assert ended.stdout == "still here\n"
+    assert ended.returncode == 1
+    assert "Timeout" in ended.stderr
+    assert 'File "<string>"' in ended.stderr

@@ -1,0 +1,263 @@
+"""No text of a stranger costs more than in proportion to its length: every step, every kind of text, four times as long.
+
+Times are processor times, so that a busy machine does not matter. Quadratic work would take sixteen times as long.
+"""
+
+import itertools
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from fastapi.exceptions import RequestValidationError
+
+from deeped_ray.corpus.wikidump import RawPage
+from deeped_ray.corpus.wikitext import parse_page
+from deeped_ray.embeddings.name_search import fold, form_of, keys_of, surface_of
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.lookup import Lookup
+from deeped_ray.serving.config import AppArgs
+from deeped_ray.serving.link import link_work
+from deeped_ray.serving.nif import nif_work
+from deeped_ray.serving.rel import rel_work
+from deeped_ray.serving.service import LinkingService, Reader
+from deeped_ray.text import normalize_mention, normalize_title, unit_spans, word_spans
+from deeped_ray.types import DeepEdError, Document, Mention
+
+TIMES_AS_LONG = 4
+LIMIT = 9
+LEAST_S = 0.02
+"""Below this, nothing is measured: it may grow as it likes."""
+
+UNITS = {
+    "marks": "\u0300\u0316",
+    "marks on letters": "a\u0300\u0316" + "\u0323" * 40,
+    "Tibetan vowels, no marks but made of them": "\u0f73\u0f75\u0f81",
+    "voiced sound marks": "\uff9e\uff9f",
+    "one letter": "x",
+    "capitals": "X",
+    "capital and dot": "A.",
+    "letters that grow when folded": "\ufdfa\u0390ß\u0130",
+    "spaces": " ",
+    "lines": "\n",
+    "punctuation": ".,;:'",
+    "apostrophes": "O'",
+    "hyphens": "a-",
+    "numbers": "1996 ",
+    "names": "Montreal met Toronto in the Stanley Cup. ",
+    "headlines": "MONTREAL MET TORONTO. ",
+    "unknown names": "Zorblatt Quimby met Xanthe Vole. ",
+    "one name": "Montreal ",
+    "short names": "Boris Becker and Becker ",
+    "Chinese": "北京大学",
+    "Hebrew with points": "שָׁלוֹם ",
+    "Devanagari": "नमस्ते ",
+    "emoji": "👩‍👩‍👧",
+    "half brackets": "((",
+    "half tags": "<ref",
+    "half links": "[[a|",
+    "half templates": "{{a|",
+    "half tables": "{|\n|",
+    "half strings": '"',
+    "backslashes": "\\",
+    "ampersands": "&amp;",
+}
+WIKITEXT = {
+    **UNITS,
+    "nested links": "[[File:a|",
+    "closed links": "[[a|b]]",
+    "nested templates": "{{a}}{{",
+    "comments": "<!-- -->",
+    "half comments": "<!--",
+    "references": "<ref>a</ref>",
+    "half references": "<ref>a",
+    "nowiki": "<nowiki>",
+    "closing nowiki": "</nowiki>",
+    "math": "<math>a",
+    "galleries": "<gallery>\n",
+    "tables": "{|\n|a\n|}\n",
+    "quotes": "''",
+    "headings": "=",
+    "categories": "[[Category:a]]",
+    "lists": "*",
+    "closing braces": "}}",
+    "closing brackets": "]]",
+    "external links": "[http://a b]",
+    "half external links": "[http://a ",
+    "redirects": "#REDIRECT [[a]]\n",
+    "lifetimes": "a (born 1 May 1900 – ",
+}
+
+
+def seconds(work: Callable[[str], object], text: str) -> float:
+    start = time.process_time()
+    work(text)
+    return time.process_time() - start
+
+
+def check_growth(work: Callable[[str], object], unit: str, *, characters: int) -> None:
+    """The shorter text takes at least LEAST_S if it can, the better of two runs counts."""
+    short, long = (unit * (size // len(unit)) for size in (characters, TIMES_AS_LONG * characters))
+    work(short[:1000])  # what is done once
+    if (taken := seconds(work, long)) < TIMES_AS_LONG * LEAST_S:
+        return
+    once = max(min(seconds(work, short) for _ in range(2)), LEAST_S)
+    taken = min(taken, seconds(work, long))
+    assert taken < LIMIT * once, f"{len(short):,} characters take {once:.3f} s, {len(long):,} take {taken:.3f} s"
+
+
+def tokens(text: str) -> None:
+    normalize_title(text)
+    normalize_mention(text)
+    word_spans(text)
+    unit_spans(text)
+
+
+def names(text: str) -> None:
+    keys_of(form_of(text))
+    surface_of(text)
+    fold(text)
+
+
+def page(text: str) -> None:
+    parse_page(RawPage(1, text, text, None))
+
+
+@pytest.mark.parametrize("kind", UNITS)
+def test_reading_text_is_linear(kind: str) -> None:
+    check_growth(tokens, UNITS[kind], characters=20_000)
+    check_growth(names, UNITS[kind], characters=2_000)
+
+
+@pytest.mark.parametrize("kind", WIKITEXT)
+def test_reading_a_page_is_linear(kind: str) -> None:
+    check_growth(page, WIKITEXT[kind], characters=10_000)
+
+
+@pytest.mark.parametrize("kind", UNITS)
+def test_finding_and_linking_is_linear(linker: Linker, kind: str) -> None:
+    check_growth(linker.link, UNITS[kind], characters=4_000)
+
+
+@pytest.mark.parametrize("kind", UNITS)
+def test_one_mention_of_any_length_is_linear(linker: Linker, kind: str) -> None:
+    check_growth(lambda text: linker.link(text, [(0, len(text))]), UNITS[kind], characters=20_000)
+
+
+@pytest.mark.parametrize("kind", UNITS)
+def test_many_mentions_are_linear(linker: Linker, kind: str) -> None:
+    def link(text: str) -> None:
+        linker.link_batch([Document("", text, tuple(Mention(i, i + 5) for i in range(0, len(text) - 5, 10)))])
+
+    check_growth(link, UNITS[kind], characters=1_500)
+
+
+@pytest.mark.parametrize("kind", UNITS)
+def test_looking_up_is_linear(mini_kb: KnowledgeBase, kind: str) -> None:
+    lookup = Lookup(mini_kb)
+
+    def look_up(text: str) -> None:
+        lookup.mention(text)
+        lookup.resembling(text)
+        lookup.mix([], text)
+
+    check_growth(look_up, UNITS[kind], characters=20_000)
+
+
+# -- the formats
+
+
+@pytest.fixture(scope="module")
+def service(mini_kb: KnowledgeBase) -> LinkingService:
+    return LinkingService(AppArgs(kb=str(mini_kb.root)))
+
+
+def answer(service: LinkingService, read: Reader, body: bytes) -> bytes | Exception:
+    """What the threads of the queue do."""
+    (reply,) = service._run([partial(read, body)], lambda expected_s=0.0: None)
+    return reply
+
+
+def spans(text: str, kind: str) -> list[list[int]]:
+    """Start and length, as REL has them."""
+    number = len(text) // 10
+    return {
+        "beside": [[10 * i, 5] for i in range(number)],
+        "nested": [[i, 2 * (number - i)] for i in range(number)],
+        "equal": [[0, 5]] * number,
+        "crossing": [[i, 9] for i in range(number)],
+        "backwards": [[10 * (number - i - 1), 5] for i in range(number)],
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["beside", "nested", "equal", "crossing", "backwards"])
+def test_spans_cost_no_more_than_in_proportion(service: LinkingService, kind: str) -> None:
+    def ask(text: str) -> None:
+        answer(service, rel_work, json.dumps({"text": text, "spans": spans(text, kind)}).encode())
+
+    # nested ones take the square: the text is read once a layer, and the limit of characters counts all of them
+    check_growth(ask, "Montreal ", characters=500 if kind in ("nested", "crossing") else 3_000)
+
+
+def nif(text: str, phrases: list[tuple[int, int]]) -> bytes:
+    prefix = "@prefix nif: <http://persistence.uni-leipzig.org/nlp2rdf/ontologies/nif-core#> .\n"
+    context = f"<http://e/d#c> a nif:Context ; nif:isString {json.dumps(text, ensure_ascii=False)} .\n"
+    blocks = (
+        f'<http://e/d#{i}> a nif:Phrase ; nif:beginIndex "{a}" ; nif:endIndex "{b}" ; nif:referenceContext <http://e/d#c> .\n'
+        for i, (a, b) in enumerate(phrases)
+    )
+    return (prefix + context + "".join(blocks)).encode()
+
+
+@pytest.mark.parametrize(
+    "kind", ["marks", "Tibetan vowels, no marks but made of them", "names", "emoji", "half strings"]
+)
+def test_nif_is_linear_in_its_text(service: LinkingService, kind: str) -> None:
+    check_growth(
+        lambda text: answer(service, partial(nif_work, confidence=True), nif(text, [])), UNITS[kind], characters=5_000
+    )
+
+
+def test_nif_is_linear_in_its_phrases(service: LinkingService) -> None:
+    def ask(text: str) -> None:
+        phrases = [(start, start + length) for start, length in spans(text, "beside")]
+        answer(service, partial(nif_work, confidence=True), nif(text, phrases))
+
+    check_growth(ask, "Montreal ", characters=2_000)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"text": "a", "spans": [%s]}',
+        '[{"text": "a"}, %s]',
+        "%s",
+        '{"text": "%s"}',
+        '{"spans": {"a": [%s]}}',
+    ],
+)
+@pytest.mark.parametrize(
+    "unit", ["[", "[0,1],", "[[],[]],", "{", '{"a":', '"', "\\u0300", '\\"', "1", "9" * 50, "null,", "NaN"]
+)
+def test_reading_a_body_is_linear(body: str, unit: str) -> None:
+    def read(text: str) -> None:
+        with suppress(DeepEdError, RequestValidationError):
+            link_work((body % text).encode(), version={})
+
+    check_growth(read, unit, characters=100_000)
+
+
+def test_all_overlapping_mentions_together_are_bounded() -> None:
+    body = json.dumps({"text": "a" * 100_000, "spans": [[0, 100_000 - i] for i in range(9_000)]}).encode()
+    with pytest.raises(DeepEdError, match="characters"):
+        rel_work(body)
+
+
+def test_every_kind_of_text_is_longer_than_nothing() -> None:
+    assert all(itertools.chain(UNITS.values(), WIKITEXT.values()))
+    kinds: list[Any] = list(UNITS)
+    assert len(set(kinds)) == len(UNITS)

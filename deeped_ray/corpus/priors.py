@@ -210,6 +210,15 @@ class Match(NamedTuple):
     candidates: list[PriorCandidate]
 
 
+class MentionEntities(NamedTuple):
+    """One row per entity of some mentions."""
+
+    place: _Ints
+    """Of the mention among those asked for."""
+    entity: _Ints
+    prior: npt.NDArray[np.float32]
+
+
 class MentionTable:
     """Reads the mention table of a corpus part. Nothing is copied out of the files until it is asked for."""
 
@@ -221,6 +230,19 @@ class MentionTable:
 
     def __len__(self) -> int:
         return len(self._mentions)
+
+    def take(self, rows: _Ints) -> list[str]:
+        """The mentions of some rows."""
+        return self._mentions.take(rows)
+
+    def entities_of(self, rows: _Ints, *, min_share: float) -> "MentionEntities":
+        """The entities of some rows that have at least this prior."""
+        starts, ends = self._rows.offsets[rows], self._rows.offsets[rows + 1]
+        place = np.repeat(np.arange(len(rows)), ends - starts)
+        cells = np.arange(len(place)) + np.repeat(starts - np.append(0, np.cumsum(ends - starts))[:-1], ends - starts)
+        entities, priors, _ = (column[cells] for column in self._rows.columns)
+        is_kept = priors >= min_share
+        return MentionEntities(place[is_kept], entities[is_kept].astype(np.int64), priors[is_kept])
 
     def candidates(self, surface: str) -> list[PriorCandidate]:
         """Candidates with p(e|m), most probable first; empty for a string that is never a link or title."""

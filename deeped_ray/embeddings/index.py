@@ -5,7 +5,7 @@ Reads the parts `vectors` and `corpus`, writes `index`:
     entities.faiss      the index; entities without evidence, whose vectors are zero, are not in it
     entities.rows.npy   row of the index -> entity id
     summary.json        which kind was chosen, why, and its parameters
-    names.*             finds names that resemble a given name (`name_search`)
+    names.*             finds names that resemble a given name (`name_index`)
 
 An approximate index only proposes entities. They are then ranked by their real vectors, memory-mapped from the part
 `vectors`. So cosines are exact for every kind of index.
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Int
 
-from deeped_ray.embeddings.name_search import write_name_search
+from deeped_ray.embeddings.name_index import write_name_index
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.knowledge.strings import read_strings
@@ -32,6 +32,7 @@ from deeped_ray.running.config import JOB_FLAG
 from deeped_ray.types import DeepEdError
 
 Kind = Literal["exact", "ivf-sq", "ivf-pq"]
+NEAREST_PROBES = 16
 PROPOSED = 100
 """Entities that an approximate index proposes at least, to be ranked by their vectors."""
 MIN_APPROXIMATE = 64
@@ -109,8 +110,7 @@ def build_index(kb: KnowledgeBase, config: IndexConfig) -> dict[str, Any]:
             start = time.monotonic()
             write_index(folder, np.asarray(kb.open("vectors").array("vectors")), config)
             made["build_seconds"] = round(time.monotonic() - start, 1)
-            corpus = kb.open("corpus")
-            made["names"] = write_name_search(folder, read_strings(corpus.path, "titles"))
+            made["names"] = write_name_index(folder, kb.open("corpus"))
     part = kb.open("index")
     return {**json.loads((part.path / "summary.json").read_text()), **made}
 
@@ -195,6 +195,12 @@ class EntityIndex:
     def num_entities(self) -> int:
         """Entities that can be found."""
         return int(self._index.ntotal)
+
+    def nearest(self, queries: Float[np.ndarray, "B d"], *, count: int) -> list[Int[np.ndarray, " n"]]:
+        """Entities near each vector, for a fraction of the cost of `search`: fewer lists are looked through."""
+        faster = {} if self.kind == "exact" else {"params": faiss.SearchParametersIVF(nprobe=NEAREST_PROBES)}
+        _, rows = self._index.search(np.ascontiguousarray(queries, np.float32), min(count, self.num_entities), **faster)
+        return [self._rows[row[row >= 0]].astype(np.int64) for row in rows]
 
     def neighbors(self, vector: Float[np.ndarray, " d"], *, count: int, without: Sequence[int] = ()) -> list[Neighbor]:
         """The entities nearest to a vector of any length, some left out; none for a vector of zeros."""

@@ -49,6 +49,7 @@ class Batch:
     """Rows of `entity_vectors`."""
     is_candidate: Bool[Tensor, "B n S"]
     log_prior: Float[Tensor, "B n S"]
+    evidence: Float[Tensor, "B n S F"]
     gold: Int[Tensor, "B n"]
 
     def one_by_one(self) -> Iterator[tuple[EncodedDocument, Float[Tensor, "_ d"], Float[Tensor, "_ d"]]]:
@@ -93,6 +94,7 @@ def collate(
         candidates=torch.from_numpy(candidates),
         is_candidate=torch.from_numpy(is_candidate),
         log_prior=torch.from_numpy(np.where(is_candidate, log_prior(prior), 0)),
+        evidence=torch.from_numpy(_stack([document.evidence for document in documents])),
         gold=torch.from_numpy(_stack([document.gold for document in documents], fill=-1)),
     )
 

@@ -23,8 +23,16 @@ class CandidateConfig:
 
     context_words: Annotated[int, "K: context words with a vector, half on each side of the mention"] = 100
     first_candidates: Annotated[int, "entities taken by prior before the context is looked at"] = 30
-    kept_by_prior: Annotated[int, "of these, how many are kept by prior"] = 4
-    kept_by_context: Annotated[int, "and how many more by similarity to the averaged context"] = 3
+    sources: Annotated[
+        Literal["all", "prior"],
+        "where candidates come from: p(e|m), names, context and document, or p(e|m) alone (paper)",
+    ] = "all"
+    kept_by_prior: Annotated[int, "how many are kept by prior"] = 4
+    kept_by_context: Annotated[
+        int | None,
+        "and how many more: by name, context and document together, 8 unless set;"
+        " with `sources: prior` by similarity to the averaged context, 3 unless set (paper)",
+    ] = None
     coreference: Annotated[
         Literal["words", "substring", "none"],
         "give a person's short name the candidates of the full name: matched by words (paper) or by substring (deep-ed)",
@@ -32,6 +40,8 @@ class CandidateConfig:
 
     def __post_init__(self) -> None:
         require_at_least(2, self, "context_words")
+        if self.kept_by_context is None:
+            object.__setattr__(self, "kept_by_context", 3 if self.sources == "prior" else 8)
         require_at_least(0, self, "kept_by_prior", "kept_by_context")
         if not 1 <= self.num_candidates <= self.first_candidates:
             raise DeepEdError("`kept_by_prior` plus `kept_by_context` must be 1 to `first_candidates`.")
@@ -39,6 +49,7 @@ class CandidateConfig:
     @property
     def num_candidates(self) -> int:
         """S."""
+        assert self.kept_by_context is not None
         return self.kept_by_prior + self.kept_by_context
 
 

@@ -50,6 +50,10 @@ class ModelConfig:
     unary: Annotated[
         Literal["context", "score"], "what a mention itself says of its candidates: Psi, or Psi and prior together"
     ] = "context"
+    evidence: Annotated[
+        Literal["all", "prior"],
+        "what f is given beside belief and p(e|m): the name, the document and the hyperlinks, or nothing (paper)",
+    ] = "all"
     forms: Annotated[Literal["full", "diagonal"], "A, B, C as full matrices, or as diagonals (paper)"] = "full"
     hidden_units: Annotated[int, "hidden units of f"] = 100
     psi_scale: Annotated[float, "factor on Psi and Phi at the start; vectors of unit length make them small"] = 3.0

@@ -37,6 +37,10 @@ class EncodedDocument:
     num_candidates: Ints
     prior: Floats
     """p(e|m), [n, S]."""
+    evidence: Floats
+    """What f is given beside belief and prior, [n, S, F]; F is 0 for the paper's f."""
+    sources: npt.NDArray[np.int8]
+    """Where each candidate came from, [n, S]: see `retrieval.SOURCES`."""
     gold: Ints
     """Position of the gold entity among the candidates. -1: it is not among them, or not known."""
 
@@ -49,8 +53,14 @@ def encode_document(
     candidates: Sequence[Sequence[int]],
     priors: Sequence[Sequence[float]],
     gold: Sequence[int],
+    *,
+    evidence: Floats | None = None,
+    sources: npt.NDArray[np.int8] | None = None,
 ) -> EncodedDocument:
-    """From rows of word vectors, rows of entity vectors and priors, mention by mention."""
+    """From rows of word vectors, rows of entity vectors and priors, mention by mention.
+
+    `evidence` and `sources` have a row for every candidate of every mention, in this order.
+    """
     words, context = np.unique(np.concatenate(contexts), return_inverse=True)
     flat_candidates = np.array([row for rows in candidates for row in rows], np.int64)
     entities, chosen = np.unique(flat_candidates, return_inverse=True)
@@ -65,13 +75,15 @@ def encode_document(
         candidates=_padded(chosen, num_candidates),
         num_candidates=num_candidates,
         prior=_padded(flat_priors, num_candidates),
+        evidence=_padded(np.zeros((len(flat_priors), 0), np.float32) if evidence is None else evidence, num_candidates),
+        sources=_padded(np.zeros(len(flat_priors), np.int8) if sources is None else sources, num_candidates),
         gold=np.array(gold, np.int64),
     )
 
 
 def _padded(values: npt.NDArray[Scalar], lengths: Ints) -> npt.NDArray[Scalar]:
     """Rows of these lengths, filled up with zeros."""
-    rows = np.zeros((len(lengths), int(lengths.max(initial=1))), values.dtype)
+    rows = np.zeros((len(lengths), int(lengths.max(initial=1)), *values.shape[1:]), values.dtype)
     rows[np.arange(rows.shape[1]) < lengths[:, None]] = values
     return rows
 

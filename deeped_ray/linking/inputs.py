@@ -10,7 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from deeped_ray.corpus.catalogue import Catalogue, ExtendedCatalogue
+from deeped_ray.corpus.cooccurrence import GRAPH, WordCounts
 from deeped_ray.corpus.priors import MentionTable, PriorCandidate
+from deeped_ray.embeddings.index import EntityIndex
+from deeped_ray.embeddings.name_index import NameIndex
 from deeped_ray.embeddings.name_search import NameSearch
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.words import Words
@@ -21,6 +24,7 @@ from deeped_ray.linking.coreference import share_person_candidates
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, open_detector
 from deeped_ray.linking.encoding import EncodedDocument, encode_document
 from deeped_ray.linking.mention_counts import MentionCounts
+from deeped_ray.linking.retrieval import NUM_EVIDENCE, Retriever, keep
 from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.types import Document, Mention
 
@@ -158,8 +162,10 @@ class LinkerInputs:
         mentions = [document.mentions[i] for i in window.mentions]
         firsts = [all_firsts[i] for i in window.mentions]
         contexts = [known.around(mention, num_words=self.config.context_words) for mention in mentions]
-        chosen = select_candidates(firsts, contexts, self.words.vectors, self.entity_vectors, self.config)
         golds = [self.catalogue.find_gold(mention) for mention in mentions]
+        if self.config.sources == "all":
+            return self._retrieve(document, mentions, firsts, contexts, golds, window)
+        chosen = select_candidates(firsts, contexts, self.words.vectors, self.entity_vectors, self.config)
         if insert_gold:
             for kept, first, gold_id in zip(chosen, firsts, golds, strict=True):
                 lost = [c for c in first if c.entity_id == gold_id and c not in kept]
@@ -171,6 +177,35 @@ class LinkerInputs:
             for row, id_, is_answered in zip(entities, golds, window.is_answered, strict=True)
         ]
         return encode_document(contexts, entities, priors, gold)
+
+
+    @functools.cached_property
+    def retriever(self) -> Retriever:
+        graph = WordCounts(self._kb.open("corpus"), GRAPH)
+        return Retriever(
+            NameIndex.open(self._kb), EntityIndex.open(self._kb), graph, self.catalogue, self.entity_vectors
+        )
+
+    @property
+    def num_evidence(self) -> int:
+        return NUM_EVIDENCE if self.config.sources == "all" else 0
+
+    def _retrieve(self, document, mentions, firsts, contexts, golds, window) -> EncodedDocument:
+        sums = np.zeros((len(mentions), self.entity_vectors.shape[1]), np.float32)
+        for row, context in zip(sums, contexts, strict=True):
+            row[:] = self.words.vectors[context].sum(axis=0)
+        surfaces = [document.surface(mention) for mention in mentions]
+        is_listed = [self.lists.find(document, mention) is not None for mention in mentions]
+        pool = self.retriever.pool(surfaces, firsts, sums, is_listed)
+        kept = keep(pool, surfaces, self.catalogue.titles, by_prior=self.config.kept_by_prior, by_score=self.config.kept_by_context)
+        ends = np.cumsum(kept.counts)
+        entities = [each.tolist() for each in np.split(kept.entity, ends[:-1])]
+        priors = [each.tolist() for each in np.split(kept.prior, ends[:-1])]
+        gold = [
+            row.index(id_) if is_answered and id_ in row else -1
+            for row, id_, is_answered in zip(entities, golds, window.is_answered, strict=True)
+        ]
+        return encode_document(contexts, entities, priors, gold, evidence=kept.evidence, sources=kept.sources)
 
 
 def windows_of(mentions: Sequence[Mention], *, size: int | None = None) -> list[Window]:

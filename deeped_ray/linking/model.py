@@ -29,7 +29,8 @@ class Scores(NamedTuple):
 class LinkerModel(nn.Module):
     """A, B, C start as identities, so that an untrained model compares plain inner products."""
 
-    def __init__(self, kind: ModelKind, config: ModelConfig, *, dimension: int) -> None:
+    def __init__(self, kind: ModelKind, config: ModelConfig, *, dimension: int, num_evidence: int = 0) -> None:
+        """`num_evidence` is what f is given beside belief and prior."""
         super().__init__()
         self.kind: ModelKind = kind
         self.config = config
@@ -38,9 +39,9 @@ class LinkerModel(nn.Module):
         self.B = nn.Parameter(identity.clone())
         if kind == "global":
             self.C = nn.Parameter(identity.clone())
-        self.f = _f(config)
+        self.f = _f(config, num_evidence)
         if kind == "global" and config.unary == "score":
-            self.g = _f(config)
+            self.g = _f(config, num_evidence)
 
     def forward(self, batch: Batch) -> Scores:
         psi, beta = self._attend(batch)
@@ -84,8 +85,9 @@ class LinkerModel(nn.Module):
         return self.config.psi_scale * lbp.pairwise_scale(is_mention, counts_itself=bool(self.config.counts_itself))
 
     def _combine(self, f: nn.Module, evidence: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, "B n S"]:
-        """f(evidence, log p(e|m))."""
-        rho: Tensor = f(torch.stack([evidence, batch.log_prior], dim=-1)).squeeze(-1)
+        """f(evidence, log p(e|m), further evidence)."""
+        inputs = torch.stack([evidence, batch.log_prior], dim=-1)
+        rho: Tensor = f(torch.cat([inputs, batch.evidence], dim=-1)).squeeze(-1)
         return rho.masked_fill(~batch.is_candidate, _LOWEST)
 
     @property
@@ -103,10 +105,10 @@ class LinkerModel(nn.Module):
             weight.mul_((self.config.max_norm / weight.norm().clamp(min=1e-12)).clamp(max=1.0))
 
 
-def _f(config: ModelConfig) -> nn.Sequential:
-    """rho from two numbers: evidence and log prior."""
+def _f(config: ModelConfig, num_evidence: int) -> nn.Sequential:
+    """rho from evidence, log prior and what else is known of a candidate."""
     assert config.hidden_layers is not None
-    widths = [2, *[config.hidden_units] * config.hidden_layers]
+    widths = [2 + num_evidence, *[config.hidden_units] * config.hidden_layers]
     hidden = [layer for sizes in itertools.pairwise(widths) for layer in (nn.Linear(*sizes), nn.ReLU())]
     return nn.Sequential(*hidden, nn.Linear(config.hidden_units, 1))
 

@@ -48,14 +48,16 @@ class FittedModel:
         self._g = _layers(weights, "g", config) if _has_g(kind, config) else []
 
     @classmethod
-    def load(cls, path: Path, kind: ModelKind, config: ModelConfig, *, dimension: int) -> "FittedModel":
+    def load(
+        cls, path: Path, kind: ModelKind, config: ModelConfig, *, dimension: int, num_evidence: int = 0
+    ) -> "FittedModel":
         try:
             weights = load_file(path)
         except (OSError, SafetensorError) as error:
             reason = str(error).strip().splitlines()[-1].strip()
             raise ArtifactError(f"Cannot read {path}: {reason}. Run jobs/train_linker.py again.") from error
         found = {name: weight.shape for name, weight in weights.items()}
-        expected = weight_shapes(kind, config, dimension=dimension)
+        expected = weight_shapes(kind, config, dimension=dimension, num_evidence=num_evidence)
         if found != expected:
             wrong = min(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
             raise ArtifactError(
@@ -136,12 +138,14 @@ class FittedModel:
 # -- weights
 
 
-def weight_shapes(kind: ModelKind, config: ModelConfig, *, dimension: int) -> dict[str, tuple[int, ...]]:
+def weight_shapes(
+    kind: ModelKind, config: ModelConfig, *, dimension: int, num_evidence: int = 0
+) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every weight that training saves."""
     form = (dimension,) if config.forms == "diagonal" else (dimension, dimension)
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_form_names(kind), form)
     assert config.hidden_layers is not None
-    widths = [2, *[config.hidden_units] * config.hidden_layers, 1]
+    widths = [2 + num_evidence, *[config.hidden_units] * config.hidden_layers, 1]
     for function in "fg" if _has_g(kind, config) else "f":
         for place, (width, next_width) in enumerate(itertools.pairwise(widths)):
             # every other module of `f` is a ReLU
@@ -170,8 +174,9 @@ def _layers(weights: Mapping[str, Floats], function: str, config: ModelConfig) -
 def _combine(
     layers: list[tuple[Floats, Floats]], evidence: Floats, document: EncodedDocument, is_candidate: Bools
 ) -> Floats:
-    """f(evidence, log p(e|m)) of every candidate."""
-    values = np.stack([evidence[is_candidate], log_prior(document.prior)[is_candidate]], axis=1)
+    """f(evidence, log p(e|m), further evidence) of every candidate."""
+    two = np.stack([evidence[is_candidate], log_prior(document.prior)[is_candidate]], axis=1)
+    values = np.concatenate([two, document.evidence[is_candidate]], axis=1)
     for place, (weight, bias) in enumerate(layers):
         values = _dots(np.maximum(values, 0) if place else values, weight) + bias
     rho = np.full(evidence.shape, LOWEST)

@@ -64,7 +64,10 @@ class Fit:
         self._name, self._examples, self._training, self._run = name, examples, training, run
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._rank, self._num_workers = _rank_and_world_size()
-        self.model = LinkerModel(name.kind, config, dimension=examples.word_vectors.shape[1]).to(self._device)
+        num_evidence = examples.train[0].evidence.shape[2] if examples.train else 0
+        self.model = LinkerModel(
+            name.kind, config, dimension=examples.word_vectors.shape[1], num_evidence=num_evidence
+        ).to(self._device)
         self._optimizer = _adam(self.model, training)
         if run.validations(name):
             run.restore(name, self.model, self._optimizer)

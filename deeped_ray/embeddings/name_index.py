@@ -1,0 +1,460 @@
+"""Finds the entities that a name may mean although it is not written as the mention table has it.
+
+Names are the mentions of the corpus: titles, redirects and anchors. Case, diacritics and punctuation aside (`fold`), a name
+is found if it
+
+    equals      has the same letters in the same order: `JK Rowling`, `J. K. Rowling`
+    words       has all words of the mention, in any order: `Lebed`, `Alexander Lebed`
+    initials    spells the mention with its initials: `AFP`, `Agence France-Presse`
+    inflection  differs in an ending, as the dump's own links do: `Kurdish`, `Kurds`
+    typo        differs in one letter, or two neighbours are swapped: `Barrack Obama`
+    part        is a part of the mention: `NPR news`, `NPR`
+
+No name is compared with all others: every entity is filed under a few keys, with a weight. A look-up reads the lists of
+some keys. A word of many entities is not read whole: its list has a head, the entities with most links, and words that are
+frequent are also filed in pairs.
+
+    names.keys.npy, names.offsets.npy          64-bit hashes of keys, in order; the list of each
+    names.entities.npy, names.weights.npy      entities of a list, rising; how well each fits the key, 1 to 255
+    names.endings.json                         endings that links exchange, most frequent first
+"""
+
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from deeped_ray.corpus.catalogue import Catalogue
+from deeped_ray.corpus.priors import MentionTable
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.strings import hash64, hashes_of
+from deeped_ray.text import STOP_WORDS, bare_title, is_content_word, mix64, spelled_words, without_excess_marks, words_of
+
+MatchKind = Literal["equals", "words", "initials", "inflection", "typo", "part"]
+KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
+EQUALS, WORDS, INITIALS, INFLECTION, TYPO, PART = range(len(KINDS))
+HEAD = 256
+"""Entities of a list that are read, at most: those with most links."""
+MIN_SHARE = 0.1
+"""Of a name's links must lead to an entity for the name to be the entity's."""
+MIN_TYPO_LENGTH = 6
+"""Shorter names with one other letter are other names: Clark, Clara."""
+ACRONYM_LENGTHS = range(2, 8)
+MIN_DIGITS = 4
+LONGEST_NAME = 255
+"""Wikipedia's titles have no more bytes."""
+MOST_WORDS = 8
+"""Of a name that are filed, and of a mention that are looked for."""
+REMEMBERED = 8192
+"""Look-ups whose answers are kept."""
+MIN_STEM, MAX_ENDING, MIN_EXCHANGES, MAX_ENDINGS = 3, 4, 8, 64
+_BLOCK = 100_000
+_MOST = 255
+_HEAD_SALT = np.uint64(0x9E3779B97F4A7C15)
+_LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i"})
+_JOINED = re.compile(r"['’‘ʻ`.]")  # O'Neill, U.S.
+_Keys = npt.NDArray[np.uint64]
+_Ints = npt.NDArray[np.int64]
+
+
+# -- forms of a name
+
+
+def fold(name: str) -> str:
+    """`Beyoncé O'Neill-Größe` -> `beyonce oneill grosse`."""
+    if not name.isascii():
+        decomposed = unicodedata.normalize("NFKD", without_excess_marks(name))
+        name = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+    folded = name.casefold().translate(_LETTERS)
+    return " ".join(words_of(_JOINED.sub("", folded).replace("_", " ")))
+
+
+def squeeze(folded: str) -> str:
+    return folded.replace(" ", "")
+
+
+def initials_of(name: str) -> str:
+    """`Office of the High Commissioner` -> `ohc`: of capitalised words."""
+    words = (fold(word) for word in spelled_words(name) if word[0].isupper())
+    return "".join(word[0] for word in words if word)
+
+
+def acronym_of(surface: str) -> str:
+    """The letters of a surface that may be an acronym, else nothing."""
+    letters = surface.replace(".", "").replace("&", "").strip()
+    return letters.lower() if letters.isalpha() and letters.isupper() and len(letters) in ACRONYM_LENGTHS else ""
+
+
+class Form(NamedTuple):
+    """What names are compared by."""
+
+    squeezed: str
+    words: tuple[str, ...]
+    """Without stop words, numbers and single letters, which are not filed."""
+    num_letters: int
+    """Of all words but stop words."""
+
+
+def form_of(name: str) -> Form:
+    folded = fold(name)
+    words = [word for word in dict.fromkeys(folded.split()) if word not in STOP_WORDS]
+    return Form(squeeze(folded), tuple(filter(_is_filed, words))[:MOST_WORDS], sum(map(len, words)))
+
+
+def _is_filed(word: str) -> bool:
+    """Years and longer numbers are: `1974 Monaco Grand Prix`."""
+    return is_content_word(word) or (len(word) >= MIN_DIGITS and word.isdecimal())
+
+
+def is_typo(a: str, b: str) -> bool:
+    """Whether one edit, or a swap of neighbours, makes one of the other; digits are no typing errors."""
+    shorter = min(len(a), len(b))
+    if abs(len(a) - len(b)) > 1 or shorter < MIN_TYPO_LENGTH:
+        return False
+    start = 0
+    while start < shorter and a[start] == b[start]:
+        start += 1
+    end = 0
+    while end < shorter - start and a[-1 - end] == b[-1 - end]:
+        end += 1
+    left, right = a[start : len(a) - end], b[start : len(b) - end]
+    is_swap = len(left) == 2 and left == right[::-1]
+    is_edit = len(left) <= 1 and len(right) <= 1 and left != right
+    return (is_swap or is_edit) and not any(letter.isdigit() for letter in left + right)
+
+
+# -- filing
+
+
+def write_name_index(folder: Path, corpus: Part) -> int:
+    """File all names of a corpus; returns their number."""
+    names = MentionTable(corpus)
+    links = np.asarray(Catalogue(corpus).num_links)
+    filed, halves, exchanges = [], [], Counter[tuple[str, str]]()
+    for first in range(0, len(names), _BLOCK):
+        rows = np.arange(first, min(first + _BLOCK, len(names)))
+        strings = [name[:LONGEST_NAME] for name in names.take(rows)]
+        forms = [form_of(bare_title(name)) for name in strings]
+        pairs = names.entities_of(rows, min_share=MIN_SHARE)
+        filed.append(_file_block(strings, forms, pairs.place, pairs.entity, pairs.prior))
+        halves.append(_file_halves(forms, rows))
+        exchanges.update(_exchanges(forms, pairs.place, Catalogue(corpus).titles(pairs.entity)))
+    _write_lists(folder, _Filed.joined(filed), links)
+    _write_halves(folder, halves)
+    endings = [pair for pair, count in exchanges.most_common(MAX_ENDINGS) if count >= MIN_EXCHANGES]
+    (folder / "names.endings.json").write_text(json.dumps(endings))
+    return len(names)
+
+
+class _Filed(NamedTuple):
+    keys: _Keys
+    entities: npt.NDArray[np.int32]
+    weights: npt.NDArray[np.uint8]
+    is_word: npt.NDArray[np.bool_]
+
+    @classmethod
+    def joined(cls, blocks: "Sequence[_Filed]") -> "_Filed":
+        return cls(*(np.concatenate(columns) for columns in zip(*blocks, strict=True)))
+
+
+def _file_block(
+    strings: Sequence[str], forms: Sequence[Form], place: _Ints, entity: _Ints, prior: npt.NDArray[np.float32]
+) -> _Filed:
+    """Entities under the keys of their names. `place` says which name of the block an entity has."""
+    keys, owners, letters = [], [], []
+    for number, (string, form) in enumerate(zip(strings, forms, strict=True)):
+        own = [f"={form.squeezed}"] if form.squeezed else []
+        if bare_title(string) != string:
+            own.append(f"={squeeze(fold(string))}")
+        if len(initials := initials_of(bare_title(string))) in ACRONYM_LENGTHS:
+            own.append(f"i{initials}")
+        keys += own
+        keys += [f"w{word}" for word in form.words]
+        letters += [0] * len(own) + [form.num_letters] * len(form.words)
+        owners += [number] * (len(own) + len(form.words))
+    hashes, owner, num_letters = hashes_of(keys), np.array(owners, np.int64), np.array(letters, np.int64)
+    # every key of a name goes to every entity of it
+    counts = np.bincount(place, minlength=len(strings))
+    starts = np.append(0, np.cumsum(counts))[:-1]
+    times = counts[owner]
+    which = np.repeat(np.arange(len(owner)), times)
+    within = np.arange(len(which)) - np.repeat(np.append(0, np.cumsum(times))[:-1], times)
+    chosen = starts[owner[which]] + within
+    is_word = num_letters[which] > 0
+    by_share = np.clip(np.round(prior[chosen] * _MOST), 1, _MOST)
+    by_length = np.clip(_MOST + 1 - num_letters[which], 1, _MOST)
+    weights = np.where(is_word, by_length, by_share).astype(np.uint8)
+    return _Filed(hashes[which], entity[chosen].astype(np.int32), weights, is_word)
+
+
+def _write_lists(folder: Path, filed: _Filed, links: npt.NDArray[np.int64]) -> None:
+    lists = _best_of_each(filed)
+    lists = _Filed.joined([lists, _pairs(lists)])
+    lists = _best_of_each(_Filed.joined([lists, _heads(lists, links)]))
+    is_first = np.append(True, lists.keys[1:] != lists.keys[:-1]) if len(lists.keys) else np.zeros(0, bool)
+    firsts = np.flatnonzero(is_first)
+    np.save(folder / "names.keys.npy", lists.keys[firsts])
+    np.save(folder / "names.offsets.npy", np.append(firsts, len(lists.keys)).astype(np.int64))
+    np.save(folder / "names.entities.npy", lists.entities)
+    np.save(folder / "names.weights.npy", lists.weights)
+
+
+def _best_of_each(filed: _Filed) -> _Filed:
+    """By key and entity; of several names with a key, the one that fits best."""
+    order = np.lexsort((-filed.weights.astype(np.int16), filed.entities, filed.keys))
+    keys, entities = filed.keys[order], filed.entities[order]
+    is_new = np.ones(len(keys), bool)
+    is_new[1:] = (keys[1:] != keys[:-1]) | (entities[1:] != entities[:-1])
+    kept = order[is_new]
+    return _Filed(*(column[kept] for column in filed))
+
+
+def _sizes(keys: _Keys) -> _Ints:
+    """Of the list that each row is in; rows come by key."""
+    _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    sizes: _Ints = counts[inverse]
+    return sizes
+
+
+def _pairs(lists: _Filed) -> _Filed:
+    """Entities under every two of their frequent words."""
+    frequent = np.flatnonzero(lists.is_word & (_sizes(lists.keys) > HEAD))
+    frequent = frequent[np.argsort(lists.entities[frequent], kind="stable")]
+    blocks = [_Filed(*(column[:0] for column in lists))]
+    for distance in range(1, MOST_WORDS):
+        one, other = frequent[:-distance], frequent[distance:]
+        is_same = lists.entities[one] == lists.entities[other]
+        one, other = one[is_same], other[is_same]
+        blocks.append(
+            _Filed(
+                pair_keys(lists.keys[one], lists.keys[other]),
+                lists.entities[one],
+                np.minimum(lists.weights[one], lists.weights[other]),
+                np.zeros(len(one), bool),
+            )
+        )
+    return _Filed.joined(blocks)
+
+
+def _heads(lists: _Filed, links: npt.NDArray[np.int64]) -> _Filed:
+    """The most linked entities of long lists, as lists of their own."""
+    order = np.argsort(lists.keys, kind="stable")
+    lists = _Filed(*(column[order] for column in lists))
+    long = np.flatnonzero(_sizes(lists.keys) > HEAD)
+    order = long[np.lexsort((lists.entities[long], -links[lists.entities[long]], lists.keys[long]))]
+    keys = lists.keys[order]
+    starts = np.searchsorted(keys, keys)
+    kept = order[np.arange(len(order)) - starts < HEAD]
+    return _Filed(lists.keys[kept] ^ _HEAD_SALT, *(column[kept] for column in lists[1:]))
+
+
+def pair_keys(one: _Keys, other: _Keys) -> _Keys:
+    return mix64(np.minimum(one, other) * np.uint64(0xD6E8FEB86659FD93) + np.maximum(one, other))
+
+
+# -- endings
+
+
+def _exchanges(forms: Sequence[Form], place: _Ints, titles: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(ending of a link's text, ending of its title) for single words that begin alike: `Kurdish`, `Kurds`."""
+    for number, title in zip(place.tolist(), titles, strict=True):
+        form = forms[number]
+        if len(form.words) != 1 or form.words[0] != form.squeezed:
+            continue
+        other = form_of(bare_title(title))
+        if len(other.words) == 1 and (pair := endings_of(form.squeezed, other.squeezed)):
+            yield pair
+
+
+def endings_of(one: str, other: str) -> tuple[str, str] | None:
+    stem = 0
+    while stem < min(len(one), len(other)) and one[stem] == other[stem]:
+        stem += 1
+    is_ending = stem >= MIN_STEM and max(len(one), len(other)) - stem <= MAX_ENDING
+    return (one[stem:], other[stem:]) if is_ending and one != other else None
+
+
+# -- typing errors
+
+
+def _file_halves(forms: Sequence[Form], rows: _Ints) -> tuple[_Keys, _Ints]:
+    """Names under both of their halves: a typing error leaves one of them as it was."""
+    long = [number for number, form in enumerate(forms) if len(form.squeezed) >= MIN_TYPO_LENGTH]
+    keys = [key for number in long for key in _halves(forms[number].squeezed)]
+    return hashes_of(keys), np.repeat(rows[long], 2)
+
+
+def _write_halves(folder: Path, blocks: Sequence[tuple[_Keys, _Ints]]) -> None:
+    keys, rows = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
+    order = np.lexsort((rows, keys))
+    np.save(folder / "names.halves.npy", keys[order])
+    np.save(folder / "names.halves_rows.npy", rows[order].astype(np.int32))
+
+
+def _halves(squeezed: str) -> tuple[str, str]:
+    half = len(squeezed) // 2
+    return f"<{len(squeezed)}:{squeezed[:half]}", f">{len(squeezed)}:{squeezed[half:]}"
+
+
+def half_keys(squeezed: str) -> Iterator[str]:
+    """The halves that a name has if the squeezed one is it with a typing error."""
+    for length in range(max(len(squeezed) - 1, MIN_TYPO_LENGTH), len(squeezed) + 2):
+        half = length // 2
+        yield f"<{length}:{squeezed[:half]}"
+        yield f">{length}:{squeezed[half - length :]}"
+
+
+# -- looking up
+
+
+class Matches(NamedTuple):
+    """Entities whose names match a surface: an entity may match in several ways."""
+
+    entities: npt.NDArray[np.int32]
+    kinds: npt.NDArray[np.int8]
+    strengths: npt.NDArray[np.float32]
+    """equals: share of the name's links; words: share of the name's letters; all from 0 to 1."""
+
+
+_NOTHING = Matches(np.zeros(0, np.int32), np.zeros(0, np.int8), np.zeros(0, np.float32))
+
+
+class NameIndex:
+    """Finds entities by what their names look like."""
+
+    def __init__(self, index: Part, corpus: Part) -> None:
+        # plain arrays over the maps: np.memmap makes every access dearer
+        self._keys, self._offsets, self._entities, self._weights, self._halves, self._rows = (
+            np.asarray(index.array(f"names.{name}"))
+            for name in ("keys", "offsets", "entities", "weights", "halves", "halves_rows")
+        )
+        self._endings: list[tuple[str, str]] = [
+            (ending, other) for ending, other in json.loads((index.path / "names.endings.json").read_text())
+        ]
+        self._names = MentionTable(corpus)
+        self.find = lru_cache(maxsize=REMEMBERED)(self._find)
+
+    @classmethod
+    def open(cls, kb: KnowledgeBase) -> "NameIndex":
+        return cls(kb.open("index"), kb.open("corpus"))
+
+    def _find(self, surface: str) -> Matches:
+        """The entities that a surface may name, by kind of match."""
+        if len(surface) > LONGEST_NAME:
+            return _NOTHING
+        form = form_of(surface)
+        if not form.squeezed:
+            return _NOTHING
+        found = [self._listed(f"={form.squeezed}", EQUALS)]
+        if form.words:
+            known = np.array([each.entity_id for each in self._names.candidates(surface)], np.int32)
+            found.append(self._with_words(form, known))
+        if acronym := acronym_of(surface):
+            found.append(self._listed(f"i{acronym}", INITIALS))
+        if len(form.words) == 1:
+            found += [self._listed(f"={other}", INFLECTION) for other in self._inflected(form.squeezed)]
+        if not len(found[0].entities):
+            found += [self._typos(form.squeezed), *self._parts(surface)]
+        return Matches(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+
+    def _parts(self, surface: str) -> Iterator[Matches]:
+        """Names that the surface contains, the longest at each place."""
+        words = fold(surface).split()[: 2 * MOST_WORDS]
+        total = sum(map(len, words))
+        for length in range(len(words) - 1, 0, -1):
+            for first in range(len(words) - length + 1):
+                part = words[first : first + length]
+                if not any(_is_filed(word) and word not in STOP_WORDS for word in part):
+                    continue
+                found = self._listed(f"={''.join(part)}", PART)
+                yield found._replace(strengths=found.strengths * np.float32(sum(map(len, part)) / total))
+
+    def _inflected(self, word: str) -> Iterator[str]:
+        for ending, other in self._endings:
+            if word.endswith(ending) and len(word) - len(ending) >= MIN_STEM:
+                yield word[: len(word) - len(ending)] + other
+
+    def _listed(self, key: str, kind: int) -> Matches:
+        rows = self._read(np.uint64(hash64(key)))
+        strengths = self._weights[rows].astype(np.float32) / _MOST
+        return Matches(self._entities[rows], np.full(len(strengths), kind, np.int8), strengths)
+
+    def _read(self, key: np.uint64) -> slice:
+        """Where the list of a key stands, or its head if it is long."""
+        rows = self._list(key)
+        return rows if rows.stop - rows.start <= HEAD else self._list(key ^ _HEAD_SALT)
+
+    def _list(self, key: np.uint64) -> slice:
+        place = int(self._keys.searchsorted(key))
+        if place == len(self._keys) or self._keys[place] != key:
+            return slice(0, 0)
+        return slice(int(self._offsets[place]), int(self._offsets[place + 1]))
+
+    def _with_words(self, form: Form, known: npt.NDArray[np.int32]) -> Matches:
+        """Entities that have all words in their names."""
+        keys = hashes_of([f"w{word}" for word in form.words])
+        lists = [self._list(key) for key in keys]
+        sizes = [rows.stop - rows.start for rows in lists]
+        if not min(sizes):
+            return _NOTHING
+        order = np.argsort(sizes, kind="stable")
+        first = self._read(keys[order[0]])
+        if len(keys) > 1:
+            if sizes[order[0]] > HEAD:
+                first = self._read(pair_keys(keys[order[:1]], keys[order[1:2]])[0])
+            else:
+                first = lists[order[0]]
+        entities, weights = self._entities[first], self._weights[first]
+        if sizes[order[0]] > HEAD:  # what is known by this name need not be in a head
+            entities = np.union1d(entities, known).astype(np.int32)
+            weights = np.full(len(entities), _MOST, np.uint8)
+            order = np.append(order[:1], order)
+        for place in order[1:].tolist():
+            entities, weights = self._also_in(lists[place], entities, weights)
+        letters = np.maximum(_MOST + 1 - weights.astype(np.float32), form.num_letters)
+        return Matches(entities, np.full(len(entities), WORDS, np.int8), np.float32(form.num_letters) / letters)
+
+    def sharing(self, surface: str, entities: _Ints) -> Matches:
+        """Those of some entities, rising, that have a word of the surface in their names."""
+        form = form_of(surface[:LONGEST_NAME])
+        letters = np.zeros(len(entities), np.float32)
+        for word in form.words:
+            rows = self._list(np.uint64(hash64(f"w{word}")))
+            theirs = self._entities[rows]
+            if len(theirs):
+                places = np.minimum(np.searchsorted(theirs, entities), len(theirs) - 1)
+                letters += (theirs[places] == entities) * np.float32(len(word))
+        is_found = letters > 0
+        strengths = letters[is_found] / max(form.num_letters, 1)
+        return Matches(entities[is_found].astype(np.int32), np.full(len(strengths), WORDS, np.int8), strengths)
+
+    def _also_in(
+        self, rows: slice, entities: npt.NDArray[np.int32], weights: npt.NDArray[np.uint8]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+        theirs = self._entities[rows]
+        places = np.minimum(np.searchsorted(theirs, entities), len(theirs) - 1)
+        is_there = theirs[places] == entities
+        return entities[is_there], np.minimum(weights[is_there], self._weights[rows][places[is_there]])
+
+    def _typos(self, squeezed: str) -> Matches:
+        if len(squeezed) < MIN_TYPO_LENGTH:
+            return _NOTHING
+        keys = hashes_of(list(half_keys(squeezed)))
+        starts, ends = np.searchsorted(self._halves, keys), np.searchsorted(self._halves, keys, "right")
+        short = [slice(start, end) for start, end in zip(starts, ends, strict=True) if end - start <= HEAD]
+        rows = np.unique(np.concatenate([self._rows[:0], *(self._rows[each] for each in short)])).astype(np.int64)
+        names = self._names.take(rows)
+        typos = [row for row, name in zip(rows.tolist(), names, strict=True) if is_typo(squeezed, squeeze(fold(bare_title(name))))]
+        pairs = self._names.entities_of(np.array(typos, np.int64), min_share=MIN_SHARE)
+        strength = np.float32(1 - 1 / len(squeezed))
+        return Matches(
+            pairs.entity.astype(np.int32), np.full(len(pairs.entity), TYPO, np.int8), strength * pairs.prior
+        )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
@@ -21,7 +22,7 @@ _TOKEN = Path(tempfile.mkdtemp(prefix="deeped-test-")) / "token"
 write_token(_TOKEN)
 atexit.register(shutil.rmtree, _TOKEN.parent, ignore_errors=True)
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_TOKEN), RAY_USAGE_STATS_ENABLED="0")
-os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.2")
+os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.05")  # every report of a fit waits for the next of these polls
 
 import pyarrow.parquet as pq
 import ray
@@ -52,6 +53,12 @@ MINI_WORDS = WordVectorConfig(dimension=100, ppmi_window=30)
 MINI_SHARDS = ShardConfig(shard_words=10_000)
 MINI_TRAINING = TrainingConfig(epochs=15, documents_per_step=2)
 
+# The same examples every time, however slow the machine is: by default each has 200 ms by the clock.
+hypothesis.settings.register_profile(
+    "same", deadline=None, derandomize=True, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("same")
+
 
 # -- two processes: `make test` runs pytest -n 2
 
@@ -67,9 +74,13 @@ def _process_of(nodeid: str) -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The groups of folders begin first. What needs no knowledge base comes before what does: the other process makes it."""
-    items.sort(
-        key=lambda item: (_process_of(item.nodeid) not in TOGETHER, _needs_ray(item) and "faults/" in item.nodeid)
-    )
+
+    def place(item: pytest.Item) -> tuple[object, ...]:
+        folder = item.nodeid.split("/")[1] if _process_of(item.nodeid) in TOGETHER else ""
+        ends_what_is_shared = item.get_closest_marker("last") is not None
+        return not folder, folder, ends_what_is_shared, _needs_ray(item) and folder == "faults"
+
+    items.sort(key=place)
 
 
 def _needs_ray(item: pytest.Item) -> bool:

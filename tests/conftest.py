@@ -22,7 +22,8 @@ _TOKEN = Path(tempfile.mkdtemp(prefix="deeped-test-")) / "token"
 write_token(_TOKEN)
 atexit.register(shutil.rmtree, _TOKEN.parent, ignore_errors=True)
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_TOKEN), RAY_USAGE_STATS_ENABLED="0")
-os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.05")  # every report of a fit waits for the next of these polls
+# every report of a fit waits for the next of these polls; the watcher is a process, for nodes that a cloud takes back
+os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.05", RAY_TRAIN_ENABLE_PREEMPTION_WATCHER="0")
 
 import pyarrow.parquet as pq
 import ray
@@ -50,6 +51,11 @@ from tests.s3 import S3
 
 MINI_CORPUS = CorpusConfig(min_word_count=2, shard_mb=0.1, partitions=3)
 MINI_WORDS = WordVectorConfig(dimension=100, ppmi_window=30)
+MINI_SETTINGS = (
+    *("corpus.min_word_count=2", "corpus.shard_mb=0.1", "corpus.partitions=3"),
+    *("corpus.dimension=100", "corpus.ppmi_window=30"),
+)
+"""With which a job makes the parts of corpus_kb to the byte."""
 MINI_SHARDS = ShardConfig(shard_words=10_000)
 MINI_TRAINING = TrainingConfig(epochs=15, documents_per_step=2)
 

@@ -166,19 +166,6 @@ def mini_kb(corpus_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) 
     return made_once(tmp_path_factory, "mini", make)
 
 
-@pytest.fixture(scope="session")
-def seeds_kb(corpus_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
-    """Two short fits of the global model, and the run's folder with their last checkpoints, which is removed otherwise."""
-
-    def make(path: Path) -> None:
-        training = TrainingConfig(epochs=4, documents_per_step=8, seeds=2, model="global")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Location, "remove", lambda _: None)
-            train_linker(copy_of(corpus_kb, path), training, ModelConfig(), CandidateConfig(), WorkerConfig())
-
-    return made_once(tmp_path_factory, "seeds", make)
-
-
 def copy_of(kb: KnowledgeBase, folder: Path) -> KnowledgeBase:
     return KnowledgeBase(shutil.copytree(kb.root, folder))
 

@@ -66,31 +66,36 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("same")
 
 
-# -- two processes: `make test` runs pytest -n 2
+# -- several processes: `make test` runs pytest -n 3, since tests on a Ray wait as long as they work
 
-TOGETHER = {"serving": ("batch", "embeddings", "linking", "serving", "training"), "faults": ("faults",)}
-"""Folders whose tests share a server, a cluster or a trained linker. They take longest."""
+TOGETHER = ("serving", "faults")
+"""Folders whose tests share a server or a cluster. They take longest."""
+LONG = ("test_local_ray.py", "test_trainer.py", "test_stages.py", "test_wheel.py", "test_linear.py")
+"""Files that take longest besides. At the end, no process should be left alone with one of them."""
+
+
+def _folder_of(nodeid: str) -> str:
+    return nodeid.split("::")[0].split("/")[1]
 
 
 def _process_of(nodeid: str) -> str:
-    """Tests with the same answer run in one process: those of a group of folders, else those of a file."""
-    file = nodeid.split("::")[0]
-    return next((name for name, folders in TOGETHER.items() if file.split("/")[1] in folders), file)
+    """Tests with the same answer run in one process: those of a folder, else those of a file."""
+    folder = _folder_of(nodeid)
+    return folder if folder in TOGETHER else nodeid.split("::")[0]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The groups of folders begin first. What needs no knowledge base comes before what does: the other process makes it."""
+    """The long ones begin first. What needs no knowledge base comes before what does: another process makes it."""
+    waiting = {_process_of(item.nodeid) for item in items if "corpus_kb" in getattr(item, "fixturenames", ())}
 
     def place(item: pytest.Item) -> tuple[object, ...]:
-        folder = item.nodeid.split("/")[1] if _process_of(item.nodeid) in TOGETHER else ""
+        process, needs_ray = _process_of(item.nodeid), "local_ray_session" in getattr(item, "fixturenames", ())
         ends_what_is_shared = item.get_closest_marker("last") is not None
-        return not folder, folder, ends_what_is_shared, _needs_ray(item) and folder == "faults"
+        if process in TOGETHER:
+            return TOGETHER.index(process), ends_what_is_shared, needs_ray and process == "faults"
+        return len(TOGETHER), process in waiting, not process.endswith(LONG)
 
     items.sort(key=place)
-
-
-def _needs_ray(item: pytest.Item) -> bool:
-    return "local_ray_session" in getattr(item, "fixturenames", ())
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -112,13 +112,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> KnowledgeBase:
-    """Made by the process that needs it first; the other one waits for it."""
+    """Made by the process that needs it first; the others wait for it. If it fails, the next one begins anew."""
     folder = factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     with open(folder / f"{name}.lock", "a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.seek(0)
         if lock.read() != "made":
+            shutil.rmtree(folder / name, ignore_errors=True)
             make(folder / name)
             lock.write("made")
     return KnowledgeBase(folder / name)

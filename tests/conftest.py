@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
@@ -21,7 +22,8 @@ _TOKEN = Path(tempfile.mkdtemp(prefix="deeped-test-")) / "token"
 write_token(_TOKEN)
 atexit.register(shutil.rmtree, _TOKEN.parent, ignore_errors=True)
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_TOKEN), RAY_USAGE_STATS_ENABLED="0")
-os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.2")
+# every report of a fit waits for the next of these polls; the watcher is a process, for nodes that a cloud takes back
+os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.05", RAY_TRAIN_ENABLE_PREEMPTION_WATCHER="0")
 
 import pyarrow.parquet as pq
 import ray
@@ -49,31 +51,51 @@ from tests.s3 import S3
 
 MINI_CORPUS = CorpusConfig(min_word_count=2, shard_mb=0.1, partitions=3)
 MINI_WORDS = WordVectorConfig(dimension=100, ppmi_window=30)
+MINI_SETTINGS = (
+    *("corpus.min_word_count=2", "corpus.shard_mb=0.1", "corpus.partitions=3"),
+    *("corpus.dimension=100", "corpus.ppmi_window=30"),
+)
+"""With which a job makes the parts of corpus_kb to the byte."""
 MINI_SHARDS = ShardConfig(shard_words=10_000)
 MINI_TRAINING = TrainingConfig(epochs=15, documents_per_step=2)
 
+# The same examples every time, however slow the machine is: by default each has 200 ms by the clock.
+hypothesis.settings.register_profile(
+    "same", deadline=None, derandomize=True, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("same")
 
-# -- two processes: `make test` runs pytest -n 2
 
-TOGETHER = {"serving": ("batch", "embeddings", "linking", "serving", "training"), "faults": ("faults",)}
-"""Folders whose tests share a server, a cluster or a trained linker. They take longest."""
+# -- several processes: `make test` runs pytest -n 3, since tests on a Ray wait as long as they work
+
+TOGETHER = ("serving", "faults")
+"""Folders whose tests share a server or a cluster. They take longest."""
+LONG = ("test_local_ray.py", "test_trainer.py", "test_stages.py", "test_wheel.py", "test_linear.py")
+"""Files that take longest besides. At the end, no process should be left alone with one of them."""
+
+
+def _folder_of(nodeid: str) -> str:
+    return nodeid.split("::")[0].split("/")[1]
 
 
 def _process_of(nodeid: str) -> str:
-    """Tests with the same answer run in one process: those of a group of folders, else those of a file."""
-    file = nodeid.split("::")[0]
-    return next((name for name, folders in TOGETHER.items() if file.split("/")[1] in folders), file)
+    """Tests with the same answer run in one process: those of a folder, else those of a file."""
+    folder = _folder_of(nodeid)
+    return folder if folder in TOGETHER else nodeid.split("::")[0]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The groups of folders begin first. What needs no knowledge base comes before what does: the other process makes it."""
-    items.sort(
-        key=lambda item: (_process_of(item.nodeid) not in TOGETHER, _needs_ray(item) and "faults/" in item.nodeid)
-    )
+    """The long ones begin first. What needs no knowledge base comes before what does: another process makes it."""
+    waiting = {_process_of(item.nodeid) for item in items if "corpus_kb" in getattr(item, "fixturenames", ())}
 
+    def place(item: pytest.Item) -> tuple[object, ...]:
+        process, needs_ray = _process_of(item.nodeid), "local_ray_session" in getattr(item, "fixturenames", ())
+        ends_what_is_shared = item.get_closest_marker("last") is not None
+        if process in TOGETHER:
+            return TOGETHER.index(process), ends_what_is_shared, needs_ray and process == "faults"
+        return len(TOGETHER), process in waiting, not process.endswith(LONG)
 
-def _needs_ray(item: pytest.Item) -> bool:
-    return "local_ray_session" in getattr(item, "fixturenames", ())
+    items.sort(key=place)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -90,13 +112,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> KnowledgeBase:
-    """Made by the process that needs it first; the other one waits for it."""
+    """Made by the process that needs it first; the others wait for it. If it fails, the next one begins anew."""
     folder = factory.getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     with open(folder / f"{name}.lock", "a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.seek(0)
         if lock.read() != "made":
+            shutil.rmtree(folder / name, ignore_errors=True)
             make(folder / name)
             lock.write("made")
     return KnowledgeBase(folder / name)
@@ -147,19 +170,6 @@ def mini_kb(corpus_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) 
         train_linker(kb, MINI_TRAINING, ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig())
 
     return made_once(tmp_path_factory, "mini", make)
-
-
-@pytest.fixture(scope="session")
-def seeds_kb(corpus_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
-    """Two short fits of the global model, and the run's folder with their last checkpoints, which is removed otherwise."""
-
-    def make(path: Path) -> None:
-        training = TrainingConfig(epochs=4, documents_per_step=8, seeds=2, model="global")
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Location, "remove", lambda _: None)
-            train_linker(copy_of(corpus_kb, path), training, ModelConfig(), CandidateConfig(), WorkerConfig())
-
-    return made_once(tmp_path_factory, "seeds", make)
 
 
 def copy_of(kb: KnowledgeBase, folder: Path) -> KnowledgeBase:

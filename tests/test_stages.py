@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -20,6 +21,7 @@ from deeped_ray.knowledge.parts import MAKERS
 from deeped_ray.running.config import flags_of, read_config
 from deeped_ray.stages import LINK_CORPUS, STAGES, RunConfig
 from deeped_ray.types import DeepEdError
+from tests.conftest import MINI_SETTINGS, copy_of
 
 ROOT = Path(__file__).parent.parent
 
@@ -86,14 +88,16 @@ def test_every_part_has_the_maker_that_its_stage_says() -> None:
     assert all((ROOT / maker).exists() for maker in makers.values())
 
 
-def test_stages_that_are_done_are_skipped_and_the_others_run(local_ray_session: None, tmp_path: Path) -> None:
+def test_stages_that_are_done_are_skipped_and_the_others_run(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:
     address = ray.get_runtime_context().gcs_address
-    kb = KnowledgeBase(tmp_path / "kb", create=True)
-    options = ("--kb", str(kb), "--train", "aida:nowhere", "--until")
-    _, result, _ = run_job("pipeline", *options, "build_corpus", address=address)
-    assert sorted(result["stages"]["build_corpus"]["made"]) == ["corpus", "pages", "words"]
-    before = kb.manifest()["parts"]
-    code, result, told = run_job("pipeline", *options, "train_linker", address=address)
+    kb = copy_of(corpus_kb, tmp_path / "kb")
+    for part in ("vectors", "index"):
+        shutil.rmtree(kb.open(part).path)
+    options = ("--kb", str(kb), *(word for setting in MINI_SETTINGS for word in ("--set", setting)))
+    before = {part: kb.manifest()["parts"][part] for part in ("pages", "corpus", "words")}
+    code, result, told = run_job(
+        "pipeline", *options, "--train", "aida:nowhere", "--until", "train_linker", address=address
+    )
     assert "build_corpus: nothing to do\n" in told
     assert "embed_entities: made vectors in " in told
     assert "build_index: made index in " in told
@@ -103,7 +107,7 @@ def test_stages_that_are_done_are_skipped_and_the_others_run(local_ray_session: 
     assert result["error"].startswith("train_linker: Cannot read ")
     assert kb.manifest()["parts"]["vectors"]["settings"]["vectors"]["shard_words"] == 20_000
     _, configs = stages.resolve(read_config(tmp_path / "kb" / "manifest.json"))
-    assert configs["corpus"].words.dimension == 100
+    assert configs["vectors"].sharding.shard_words == 20_000
     summary = stages.run_stages(kb, STAGES[-1:], {"evaluation": EvaluationConfig(model="prior")})
     assert summary["evaluate"]["results"][0]["mentions"] == 235
 

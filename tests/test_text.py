@@ -46,7 +46,7 @@ def test_mentions_keep_their_case() -> None:
     assert normalize_mention(" new\n York ") == "new York"
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(TEXTS)
 def test_words_in_bulk_are_those_of_the_plain_tokenizer(text: str) -> None:
     spans, tokens = word_spans(text), list(tokenize(text))
@@ -54,7 +54,7 @@ def test_words_in_bulk_are_those_of_the_plain_tokenizer(text: str) -> None:
     assert spans.hashes.tolist() == hash_tokens([token.word for token in tokens]).tolist()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(TEXTS)
 def test_units_are_those_of_the_pattern_and_equal_ones_have_equal_hashes(text: str) -> None:
     units = unit_spans(text)

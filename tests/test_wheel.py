@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import ray
 
+from deeped_ray import stages
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.config import read_config
 
 ROOT = Path(__file__).parent.parent
 
@@ -52,6 +54,8 @@ def test_the_wheel_builds_and_links(site: Path, mini_kb: KnowledgeBase, tmp_path
     address = ray.get_runtime_context().gcs_address
     built = deeped(site, "build", "--kb", str(tmp_path / "kb"), "--until", "build_corpus", address=address)
     assert '"entities": 226' in built
+    _, configs = stages.resolve(read_config(tmp_path / "kb" / "manifest.json"))
+    assert configs["corpus"].words.dimension == 100  # as suits the mini encyclopedia
     assert "Stanley Cup" in deeped(site, "link", "--kb", str(mini_kb.root), "Toronto won the Stanley Cup.")
 
 

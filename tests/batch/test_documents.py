@@ -55,7 +55,7 @@ def write(path: Path, content: bytes) -> Location:
     most=st.integers(1, 40),
     ends=st.booleans(),
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_lines_are_read_once_wherever_they_are_cut(
     texts: list[str | None], most: int, ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,7 @@ def brute_force(mention: str, page: Page) -> tuple[int, int]:
     return int(bool(spans)), int(any((link.start, link.end) in spans for link in page.links))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(MENTIONS, TEXTS, st.integers(1, 3), st.data())
 def test_counts_are_those_of_looking_everywhere(
     mentions: list[str], texts: list[str], num_pieces: int, data: st.DataObject

@@ -79,7 +79,7 @@ def edited(draw: tuple[str, int, str, int]) -> str:
     return name[:place] + (letter or stretch[::-1]) + name[place + length :]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(names=st.lists(NAMES, min_size=1, max_size=30, unique=True), surface=st.one_of(NAMES, EDITS.map(edited)))
 def test_look_ups_find_what_a_comparison_with_all_names_finds(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], surface: str

@@ -9,11 +9,6 @@ from deeped_ray.running.faults import Faults
 from tests.faults.nodes import ROOT, Nodes
 from tests.s3 import S3
 
-MINI_SETTINGS = (
-    *("corpus.min_word_count=2", "corpus.shard_mb=0.1", "corpus.partitions=3"),
-    *("corpus.dimension=100", "corpus.ppmi_window=30"),
-)
-"""With which a job makes the parts of corpus_kb to the byte."""
 SPACY = '''
 import os, re
 

@@ -68,13 +68,15 @@ class Nodes:
         self._environment = {**environment, **self.faults.environment}
         self._jobs: list[Job] = []
         self._cluster = Cluster()
-        self._head = self._add("head", 1, include_dashboard=False, _system_config=QUICK_TO_NOTICE)
+        # no autoscaler
+        self._head = self._add("head", 1, include_dashboard=False, no_monitor=True, _system_config=QUICK_TO_NOTICE)
 
     def _add(self, name: str, num_cpus: int, **options: object) -> Node:
         node: Node = self._cluster.add_node(
             wait=False,
             num_cpus=num_cpus,
             object_store_memory=STORE_BYTES,
+            include_log_monitor=False,  # what workers say stays in their files
             env_vars={**self._environment, "DEEPED_CACHE": str(self._folder / f"cache-{name}")},
             **options,
         )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.faults import Faults
-from tests.faults.conftest import MINI_SETTINGS
+from tests.conftest import MINI_SETTINGS
 from tests.faults.nodes import Nodes
 
 

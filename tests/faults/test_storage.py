@@ -9,7 +9,7 @@ from deeped_ray.linking.linker import Linker
 from deeped_ray.mini import MINI_DUMP
 from deeped_ray.running.faults import Faults
 from deeped_ray.storage.location import Location
-from tests.faults.conftest import MINI_SETTINGS
+from tests.conftest import MINI_SETTINGS
 from tests.faults.nodes import Job, Nodes
 from tests.s3 import S3, prefix
 
@@ -53,6 +53,7 @@ def test_all_stages_outlive_storage_that_goes_away_and_one_that_fails_now_and_th
     with s3.failing(0.02):
         result = nodes.start(*command).result()
     assert s3.num_failed > before
+    assert sorted(result["stages"]["build_corpus"]["made"]) == ["corpus", "pages", "words"]
     assert result["stages"]["train_linker"]["dev_accuracy"]["local"] > 0.5
     monkeypatch.setenv("DEEPED_CACHE", str(tmp_path / "cache"))
     kb = KnowledgeBase(command[2])

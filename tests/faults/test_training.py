@@ -1,50 +1,60 @@
 """A lost driver, worker and node: the fit goes on from its last validation and ends as if nothing had happened."""
 
+import contextlib
 import os
 import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
+from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.running.faults import Faults
+from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.config import ModelConfig
+from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.storage.location import Location
+from deeped_ray.training.checkpoint import FitName, Run
+from deeped_ray.training.config import TrainingConfig
+from deeped_ray.training.fitting import Examples, Fit
 from deeped_ray.training.history import Validation, read_history
 from deeped_ray.training.trainer import _forget_torn_snapshot
 from tests.conftest import copy_of
 from tests.faults.nodes import Nodes
+from tests.test_security import is_pickle
 
-SETTINGS = ("linker.epochs=4", "linker.documents_per_step=8", "linker.seeds=2", "linker.model=global")  # of seeds_kb
-
-
-def history_of(kb: KnowledgeBase) -> list[Validation]:
-    return read_history(kb.open("linker").path / "history.csv")
+TRAINING = TrainingConfig(epochs=4, documents_per_step=8, seeds=2, model="global")
+SETTINGS = ("linker.epochs=4", "linker.documents_per_step=8", "linker.seeds=2", "linker.model=global")  # the same
 
 
-def test_every_seed_is_kept_and_the_best_is_served(seeds_kb: KnowledgeBase) -> None:
-    folder = seeds_kb.open("linker").path
-    seeds = [load_file(folder / "seeds" / f"global.{seed}.safetensors") for seed in (0, 1)]
-    best = load_file(folder / "global.safetensors")
-    assert [all((best[name] == seed[name]).all() for name in best) for seed in seeds].count(True) == 1
-    rows = [(row.seed, row.epoch) for row in history_of(seeds_kb)]
-    assert rows == [(seed, epoch) for seed in (0, 1) for epoch in (1, 2, 3, 4)]
+@dataclass(frozen=True)
+class Disturbed:
+    """What a fit has made that lost its driver, a worker and its node."""
+
+    kb: KnowledgeBase
+    files: dict[Path, bytes]
+    """of its run, when the node was lost"""
+
+    @property
+    def history(self) -> list[Validation]:
+        return read_history(self.kb.open("linker").path / "history.csv")
 
 
-def test_a_list_of_checkpoints_that_a_kill_cut_short_is_forgotten(tmp_path: Path) -> None:
-    snapshot = tmp_path / "checkpoint_manager_snapshot.json"
-    for content, is_kept in (('{"ray_version": "2.60.0"}', True), ('{"ray_ver', False), ("", False)):
-        snapshot.write_text(content)
-        _forget_torn_snapshot(Location(tmp_path))
-        assert snapshot.exists() == is_kept
+@pytest.fixture(scope="module")
+def disturbed(
+    corpus_kb: KnowledgeBase, cluster: Nodes, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Disturbed]:
+    try:
+        yield disturb(cluster, copy_of(corpus_kb, tmp_path_factory.mktemp("fit") / "kb"))
+    finally:
+        cluster.clear()
 
 
-def test_lost_driver_worker_and_node_cost_nothing_but_time(
-    corpus_kb: KnowledgeBase, seeds_kb: KnowledgeBase, nodes: Nodes, faults: Faults, tmp_path: Path
-) -> None:
-    kb = copy_of(corpus_kb, tmp_path / "kb")
-    before = kb.manifest()
-    command = ("train_linker", "--kb", str(kb), "--storage-path", str(tmp_path / "runs"), *SETTINGS)
+def disturb(nodes: Nodes, kb: KnowledgeBase) -> Disturbed:
+    faults, before, runs = nodes.faults, kb.manifest(), kb.root.parent / "runs"
+    command = ("train_linker", "--kb", str(kb), "--storage-path", str(runs), *SETTINGS)
     nodes.add(num_cpus=2)  # the worker asks for two CPUs, which the head does not have
     faults.arm("train/global.0/3")
     first = nodes.start(*command)
@@ -55,14 +65,59 @@ def test_lost_driver_worker_and_node_cost_nothing_but_time(
     faults.arm("train/global.0/1", "train/global.1/1", "train/global.1/3")
     second = nodes.start(*command)
     os.kill(second.held_at("train/global.1/1"), signal.SIGKILL)
-    nodes.lose_node(second.held_at("train/global.1/3"))
+    worker = second.held_at("train/global.1/3")
+    files = dict(read_files(runs))
+    nodes.lose_node(worker)
     faults.arm("train/global.0/4", "train/global.1/1")
     nodes.add(num_cpus=2)
     second.result()
-    rows, expected = history_of(kb), history_of(seeds_kb)
+    return Disturbed(kb, files)
+
+
+def read_files(folder: Path) -> Iterator[tuple[Path, bytes]]:
+    """Those that are not removed meanwhile: Ray keeps two checkpoints."""
+    for path in (Path(parent, name) for parent, _, names in os.walk(folder) for name in names):
+        with contextlib.suppress(FileNotFoundError):
+            yield path, path.read_bytes()
+
+
+def undisturbed(kb: KnowledgeBase) -> list[Validation]:
+    """The same fits in this process."""
+    examples = Examples.of(read_dataset("mini:train"), read_dataset("mini:dev"), LinkerInputs(kb, CandidateConfig()))
+    run = Run()
+    for seed in TRAINING.all_seeds:
+        list(Fit(FitName("global", seed), examples, TRAINING, ModelConfig(), run).validations())
+    return run.history
+
+
+def test_lost_driver_worker_and_node_cost_nothing_but_time(disturbed: Disturbed, corpus_kb: KnowledgeBase) -> None:
+    rows, expected = disturbed.history, undisturbed(corpus_kb)
+    assert [(row.seed, row.epoch) for row in rows] == [(seed, epoch) for seed in (0, 1) for epoch in (1, 2, 3, 4)]
     assert [(row.seed, row.epoch) for row in rows] == [(row.seed, row.epoch) for row in expected]
     # up to rounding: where arrays lie in memory decides in which order sums are taken
     for column, tolerance in (("learning_rate", 1e-9), ("loss", 1e-3), ("dev_accuracy", 0.02)):
         assert [getattr(row, column) for row in rows] == pytest.approx(
             [getattr(row, column) for row in expected], rel=tolerance
         )
+
+
+def test_every_seed_is_kept_and_the_best_is_served(disturbed: Disturbed) -> None:
+    folder = disturbed.kb.open("linker").path
+    seeds = [load_file(folder / "seeds" / f"global.{seed}.safetensors") for seed in (0, 1)]
+    best = load_file(folder / "global.safetensors")
+    assert [all((best[name] == seed[name]).all() for name in best) for seed in seeds].count(True) == 1
+
+
+def test_checkpoints_hold_no_pickles(disturbed: Disturbed) -> None:
+    names = {path.name for path in disturbed.files}
+    assert {"global.0.best.safetensors", "global.0.optimizer.safetensors", "history.csv"} <= names
+    assert [path for path, content in disturbed.files.items() if is_pickle(content)] == []
+    assert {path.suffix for path in disturbed.files} <= {".safetensors", ".json", ".csv", ""}
+
+
+def test_a_list_of_checkpoints_that_a_kill_cut_short_is_forgotten(tmp_path: Path) -> None:
+    snapshot = tmp_path / "checkpoint_manager_snapshot.json"
+    for content, is_kept in (('{"ray_version": "2.60.0"}', True), ('{"ray_ver', False), ("", False)):
+        snapshot.write_text(content)
+        _forget_torn_snapshot(Location(tmp_path))
+        assert snapshot.exists() == is_kept

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.running.local_ray import LocalRay, free_ports, local_ray
+from deeped_ray.running.local_ray import LocalRay, free_ports, living, local_ray
 from deeped_ray.serving.api import create_api
 from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.deploy import Serve
@@ -67,6 +67,8 @@ class Served:
     port: int
     ray: LocalRay
     kb: Path
+    stop: Callable[[], None]
+    """ends the Ray, for the last test"""
 
     @contextmanager
     def changed(self, args: dict[str, Any] | None = None, **deployment: Any) -> Iterator[None]:
@@ -94,19 +96,19 @@ class Served:
         wait_until(lambda: len(self.ready() - {without}) >= number, f"{number} replicas besides {without}")
 
     def ready(self) -> set[int]:
-        """Process ids of the replicas that run, as Serve sees it."""
+        """Process ids of the replicas that run, as Serve sees it, without those that it has not missed yet."""
         deployments = self.serve.applications()["linker"]["deployments"].values()
         replicas = [replica for deployment in deployments for replica in deployment["replicas"]]
-        return {replica["pid"] for replica in replicas if replica["state"] == "RUNNING"}
+        return set(living(replica["pid"] for replica in replicas if replica["state"] == "RUNNING"))
 
 
 @pytest.fixture(scope="package")
 def served(mini_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The only real Serve of the tests. It starts with one replica, on a copy that tests may damage and restore."""
     port, kb = free_ports(1)[0], copy_of(mini_kb, tmp_path_factory.mktemp("served") / "kb").root
-    with local_ray(num_cpus=4) as ray:
-        url = deploy(ray, kb, port=port, **USUAL)
-        yield Served(url, port, ray, kb)
+    with ExitStack() as stack:
+        ray = stack.enter_context(local_ray(num_cpus=4))
+        yield Served(deploy(ray, kb, port=port, **USUAL), port, ray, kb, stack.close)
 
 
 @pytest.fixture(scope="package")

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ from typing import Any
 import httpx
 import pytest
 
+from deeped_ray import demo
 from deeped_ray.cli import main
 from deeped_ray.knowledge import parts
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.running.local_ray import descendants, free_ports, living, name_of
+from deeped_ray.running import local_ray
+from deeped_ray.running.local_ray import LocalRay, descendants, free_ports, living, name_of
 from deeped_ray.serving import config as config_module
 from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.deploy import Serve, check, deploy
@@ -25,7 +27,7 @@ from deeped_ray.serving.local import local_config
 from deeped_ray.types import DeepEdError
 from tests.conftest import copy_of
 from tests.serving.conftest import USUAL, Served, wait_until
-from tests.serving.test_faults import BODY, TOKEN, Load, status_of
+from tests.serving.test_faults import BODY, TOKEN, Load
 
 DEEPED = (sys.executable, "-m", "deeped_ray.cli")
 
@@ -177,16 +179,52 @@ def test_a_truncated_file_is_named_and_the_service_returns_with_the_file(served:
     wait_until(lambda: answers(served), "the service is back")
 
 
-def test_the_server_ends_when_its_raylet_does(mini_kb: KnowledgeBase, tmp_path: Path) -> None:
+@contextmanager
+def signals_as_before() -> Iterator[None]:
+    """The command handles some by itself."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@pytest.mark.last
+def test_the_server_ends_when_its_raylet_does(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`deeped serve`, which is lent the Ray and the deployment of all tests here: another would take a minute."""
+    deployed: list[Any] = []
+
+    @contextmanager
+    def lent(meanwhile: Callable[[], object]) -> Iterator[LocalRay]:
+        meanwhile()
+        try:
+            yield served.ray
+        finally:
+            served.stop()
+
+    def deploy(ray: LocalRay, kb: Path, **options: Any) -> str:
+        deployed.append((kb, options["port"], options["token_file"]))
+        return served.url
+
+    def lose_raylet_and_look(pids: Iterable[int]) -> list[int]:
+        while raylets:  # when the command looks for the first time
+            os.kill(raylets.pop(), signal.SIGKILL)
+        return living(pids)
+
+    monkeypatch.setattr(demo, "local_ray", lent)
+    monkeypatch.setattr(demo, "deploy", deploy)
+    monkeypatch.setattr(local_ray, "living", lose_raylet_and_look)
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "token").write_text(TOKEN)
-    command = [*DEEPED, "serve", "--kb", str(mini_kb), "--token-file", "token"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        told = next(line for line in process.stdout if line.startswith("Serving."))
-        assert status_of(f"{told.split()[2]}/link") == 401
-        family = descendants(process.pid)
-        (raylet,) = (pid for pid in family if name_of(pid) == "raylet")
-        os.kill(raylet, signal.SIGKILL)
-        _, error = process.communicate(timeout=60)  # 3 s on a machine that has nothing else to do
-    assert (process.returncode, living(family)) == (2, [])
+    family = descendants(served.ray.pid)
+    raylets = [pid for pid in family if name_of(pid) == "raylet"]
+    with signals_as_before():
+        code = main(["serve", "--kb", str(served.kb), "--token-file", "token"])
+    told, error = capsys.readouterr()
+    assert deployed == [(served.kb, None, str(tmp_path / "token"))]
+    assert f"Serving. Page: {served.url} " in told
+    assert (code, living(family)) == (2, [])
     assert re.fullmatch(r"error: The private Ray is gone: .*raylet ended\. Start the command again\.\n", error)

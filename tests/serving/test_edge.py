@@ -174,11 +174,21 @@ def test_large_bodies_that_do_not_come_are_limited(proxy: Edge, replica: int) ->
         assert proxy.get("/").status_code == 200
 
 
+@pytest.fixture
+def raylet(proxy: Edge, monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]:
+    """What a spare looks at to know whether it is still needed."""
+    process = subprocess.Popen(["sleep", "600"])
+    monkeypatch.setenv("RAY_RAYLET_PID", str(process.pid))
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_spare_answers_until_the_next_haproxy_takes_over(
-    proxy: Edge, replica: int, monkeypatch: pytest.MonkeyPatch
+    proxy: Edge, replica: int, raylet: "subprocess.Popen[bytes]"
 ) -> None:
-    raylet = subprocess.Popen(["sleep", "600"])
-    monkeypatch.setenv("RAY_RAYLET_PID", str(raylet.pid))
     with proxy.run(("replica", replica)) as process:
         process.kill()
         wait_until(lambda: edge.running_pid(str(proxy.config.with_name("s"))), "the spare answers")

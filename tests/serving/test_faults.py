@@ -18,14 +18,19 @@ from tests.serving.conftest import ONE_OR_TWO, Served, wait_until
 
 BODY = {"text": "Montreal met Toronto in the Stanley Cup.", "explain": False}
 TOKEN = "0123456789abcdef-token"
+QUICK_TO_GROW = ONE_OR_TWO | {"target_ongoing_requests": 1}
+"""A second replica comes with what a few clients ask that pause."""
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 
 
 class Load:
-    """Clients that ask all the time, and remember what went wrong with which request, and when it began."""
+    """Clients that ask all the time, and remember what went wrong with which request, and when it began.
 
-    def __init__(self, url: str, *, clients: int) -> None:
-        self._url, self._end = url, threading.Event()
+    They pause between requests: else they would take the processors from the replica that a test waits for.
+    """
+
+    def __init__(self, url: str, *, clients: int, pause_s: float) -> None:
+        self._url, self._pause_s, self._end = url, pause_s, threading.Event()
         self.num_answered = 0
         self.models: list[str] = []
         self.failures: list[tuple[float, str]] = []
@@ -33,7 +38,7 @@ class Load:
 
     def _ask(self) -> None:
         with httpx.Client(base_url=self._url, timeout=60, trust_env=False, headers=WITH_TOKEN) as client:
-            while not self._end.is_set():
+            while not self._end.wait(self._pause_s):
                 began = time.monotonic()
                 try:
                     reply = client.post("/link", json=BODY)
@@ -46,8 +51,8 @@ class Load:
 
     @classmethod
     @contextmanager
-    def on(cls, url: str, *, clients: int = 8) -> Iterator["Load"]:
-        load = cls(url, clients=clients)
+    def on(cls, url: str, *, clients: int, pause_s: float = 0.02) -> Iterator["Load"]:
+        load = cls(url, clients=clients, pause_s=pause_s)
         for thread in load._threads:
             thread.start()
         try:
@@ -75,14 +80,14 @@ def test_a_replica_comes_with_the_load(served: Served) -> None:
     if len(served.ready()) > 1:  # the load of an earlier test
         with served.changed(autoscaling_config=ONE_OR_TWO | {"max_replicas": 1}):
             wait_until(lambda: len(served.ready()) == 1, "one replica is left")
-    with Load.on(served.url, clients=12) as load:
+    with served.changed(autoscaling_config=QUICK_TO_GROW), Load.on(served.url, clients=8, pause_s=0.005) as load:
         served.wait_for_replicas(2)
         load.wait_for(50)
     assert load.failures == []
 
 
 def test_a_killed_replica_fails_no_request_that_begins_after(served: Served) -> None:
-    with Load.on(served.url) as load:
+    with served.changed(autoscaling_config=QUICK_TO_GROW), Load.on(served.url, clients=8, pause_s=0.005) as load:
         served.wait_for_replicas(2)
         load.wait_for(100)
         victim = min(served.ready())

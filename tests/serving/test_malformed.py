@@ -42,7 +42,7 @@ def test_a_thousand_malformed_bodies_give_no_server_error(client: httpx.Client) 
     examples = [example for schema in schemas for example in schema.get("examples", [])]
     statuses = []
 
-    @settings(max_examples=NUM_MALFORMED, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=NUM_MALFORMED)
     @given(malformed(examples), st.sampled_from(routes))
     def send(body: bytes, route: str) -> None:
         reply = client.post(route, content=body, headers={"Content-Type": "application/json"})

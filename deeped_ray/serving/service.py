@@ -24,8 +24,9 @@ from deeped_ray.serving.batcher import Batcher
 from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.metrics import Metrics
 from deeped_ray.serving.rel import rel_work
+from deeped_ray.serving.replies import Replies
 from deeped_ray.serving.schemas import MAX_MENTIONS, MAX_TEXT_CHARACTERS
-from deeped_ray.serving.turns import watch
+from deeped_ray.serving.turns import TooLargeError, watch
 from deeped_ray.serving.work import SECONDS_PER_MENTION, Predictions, Work, check_limit
 from deeped_ray.types import DeepEdError, Document
 
@@ -49,6 +50,7 @@ class LinkingService:
         self.linker = Linker.open(base, args.model, detection=DetectionConfig(**args.detection))
         self.lookup = Lookup(base).open_all()
         self.metrics = Metrics()
+        self._replies = Replies(self.linker, max_mb=args.max_reply_mb)
         self.version: dict[str, Any] = {
             "deeped_ray": __version__,
             "model": args.model,
@@ -102,17 +104,21 @@ class LinkingService:
             num_mentions = sum(len(document.mentions) for document in documents)
             check_limit(num_mentions, "mentions", limit=MAX_MENTIONS)
             pause(num_mentions * SECONDS_PER_MENTION)
+            self._replies.check(work, documents, pause)
         except (DeepEdError, RequestValidationError) as error:
             return error
         return work, documents
 
-    def _reply(self, work: Work, linked: Sequence[Predictions], pause: Pause) -> bytes:
+    def _reply(self, work: Work, linked: Sequence[Predictions], pause: Pause) -> bytes | Exception:
         answers = [
             [prediction.at_least(text.threshold) for prediction in predictions]
             for text, predictions in zip(work.texts, linked, strict=True)
         ]
         self.metrics.answers(answers)
-        return work.write(answers, pause=pause)
+        try:
+            return self._replies.join(work.write(answers), pause)
+        except TooLargeError as error:
+            return error
 
     # -- health
 

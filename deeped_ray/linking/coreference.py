@@ -57,9 +57,7 @@ def _holders(names: Iterable[str], persons: Sequence[str], rule: CoreferenceRule
     spaces = [(person, at) for person in persons for at, character in enumerate(person) if character == " "]
     after = _Tails((person[at + 1 :], person) for person, at in spaces)
     before = _Tails((person[:at][::-1], person) for person, at in spaces)
-    return {
-        name: frozenset(after.beginning_with(name) | before.beginning_with(name[::-1])) for name in names if name
-    }
+    return {name: frozenset(after.beginning_with(name) | before.beginning_with(name[::-1])) for name in names if name}
 
 
 def _spaced(words: Sequence[str]) -> str:

@@ -1,4 +1,6 @@
 import orjson
+import pytest
+from fastapi.exceptions import RequestValidationError
 
 from deeped_ray.serving.link import link_work, write_link
 from deeped_ray.serving.rel import rel_bytes, write_rel
@@ -32,3 +34,16 @@ def test_the_size_of_work_is_in_mentions_given_or_expected_and_in_text_to_read()
     body = b'[{"text": "Ada met Charles.", "spans": [[0, 3], [8, 15]]}, {"text": ""}]'
     assert link_work(body, version={}).size == (1 + 2) + 1
     assert Work([LinkRequest(text="a" * 1000)], write_rel, rel_bytes).size == 1 + 2 + 20
+
+
+@pytest.mark.parametrize("unit", [b"[],", b"1,", b"{},", b'"",', b'"a":1,', b'"\\\\",'])
+@pytest.mark.parametrize("start", [b'{"text": "a", "spans": [', b'{"text": "a", ', b"["])
+def test_bodies_with_far_too_many_signs_are_refused_unread(start: bytes, unit: bytes) -> None:
+    with pytest.raises(RequestValidationError, match="far more lists, keys or values"):
+        link_work(start + unit * 150_000, version={})
+
+
+@pytest.mark.parametrize("sign", ["[", ",", "{", ":", '"', "\\", '\\"'])
+def test_texts_may_have_any_number_of_signs(sign: str) -> None:
+    text = sign * 200_000
+    assert link_work(orjson.dumps({"text": text}), version={}).texts[0].text == text

@@ -154,6 +154,9 @@ def test_what_the_app_says_is_left_alone(proxy: Edge, replica: int) -> None:
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: " + b"x" * 40_000 + b"\r\n\r\n", b"431"),
         (POST + b"Content-Length: 70000000\r\n\r\n", b"413"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
+        (b"", b"408"),
+        (POST + b"X: ", b"408"),
+        (POST + b"Content-Length: 5\r\n\r\n", b"408"),
     ],
 )
 def test_what_is_refused_is_refused_in_json_and_hung_up(

@@ -25,6 +25,7 @@ from deeped_ray.serving.link import link_work
 from deeped_ray.serving.nif import nif_work
 from deeped_ray.serving.rel import rel_work
 from deeped_ray.serving.service import LinkingService, Reader
+from deeped_ray.serving.turtle import read_turtle
 from deeped_ray.text import normalize_mention, normalize_title, unit_spans, word_spans
 from deeped_ray.types import DeepEdError, Document, Mention
 
@@ -169,6 +170,17 @@ def test_looking_up_is_linear(mini_kb: KnowledgeBase, kind: str) -> None:
     check_growth(look_up, UNITS[kind], characters=20_000)
 
 
+def test_names_of_persons_that_differ_only_in_punctuation_are_linear(linker: Linker) -> None:
+    def share(text: str) -> None:
+        ends = ["".join(signs) for signs in itertools.islice(itertools.product("-.,;!", repeat=6), len(text))]
+        names = [f"{name}{end} " for end in ends for name in ("Abraham Lincoln", "Lincoln")]
+        places = [0, *itertools.accumulate(map(len, names))]
+        mentions = tuple(Mention(start, end - 1) for start, end in itertools.pairwise(places))
+        linker.inputs.first_candidates(Document("", "".join(names), mentions))
+
+    check_growth(share, "x", characters=800)
+
+
 # -- the formats
 
 
@@ -250,6 +262,12 @@ def test_reading_a_body_is_linear(body: str, unit: str) -> None:
             link_work((body % text).encode(), version={})
 
     check_growth(read, unit, characters=100_000)
+
+
+def test_uris_in_full_are_bounded() -> None:
+    turtle = "@prefix p: <http://e/" + "a" * 1_900 + "> .\n" + "p:a p:b p:c .\n" * 5_000
+    with pytest.raises(ValueError, match=r"its URIs, written in full, have more than 20,000,000 characters"):
+        read_turtle(turtle)
 
 
 def test_all_overlapping_mentions_together_are_bounded() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deeped_ray.corpus.priors import MAX_CANDIDATES, PriorCandidate
+from deeped_ray.linking.pace import Pause, no_pause, paced
 from deeped_ray.text import normalize_mention, words_of
 
 CoreferenceRule = Literal["words", "substring"]
@@ -26,35 +27,41 @@ def share_person_candidates(
     candidates: Sequence[list[PriorCandidate]],
     is_person: npt.NDArray[np.bool_],
     rule: CoreferenceRule,
+    pause: Pause = no_pause,
 ) -> list[list[PriorCandidate]]:
     """The candidates of every mention. If person mentions contain a mention, it gets their candidates instead.
 
     p(e|m) = sum over M of p(e|M) / number of M, where p(e|M) is M's own prior even if M gets other candidates too.
     """
-    names = [normalize_mention(surface).lower() for surface in surfaces]
+    names = [normalize_mention(surface).lower() for surface in paced(surfaces, pause)]
     first: dict[str, list[PriorCandidate]] = {}
     for name, own in zip(names, candidates, strict=True):
         first.setdefault(name, own)
     persons = [name for name, own in first.items() if own and is_person[min(own, key=_by_prior).entity_id]]
-    holders = _holders(first, persons, rule)
-    shared = {name: _merge([first[holder] for holder in sorted(found)]) for name, found in holders.items() if found}
+    holders = _holders(first, persons, rule, pause)
+    merged = {found: _merge([first[holder] for holder in sorted(found)]) for found in set(holders.values()) if found}
+    shared = {name: merged[found] for name, found in holders.items() if found}
     return [list(shared.get(name, own)) for name, own in zip(names, candidates, strict=True)]
 
 
-def _holders(names: Iterable[str], persons: Sequence[str], rule: CoreferenceRule) -> dict[str, set[str]]:
+def _holders(
+    names: Iterable[str], persons: Sequence[str], rule: CoreferenceRule, pause: Pause
+) -> dict[str, frozenset[str]]:
     """Each name with the names of persons that contain it."""
     if rule == "words":
-        words = {name: words_of(name) for name in names}
-        tails = _Tails((_spaced(words[person][at:]), person) for person in persons for at in range(len(words[person])))
-        return {
-            name: {each for each in tails.beginning_with(_spaced(own)) if len(words[each]) > len(own)}
-            for name, own in words.items()
-            if own
+        words = {name: words_of(name) for name in paced(names, pause)}
+        # Names that differ only in punctuation count once: a stranger can send thousands, and all their pairs.
+        distinct = {_spaced(words[person]): person for person in reversed(persons)}.values()
+        tails = _Tails((_spaced(words[person][at:]), person) for person in distinct for at in range(len(words[person])))
+        holders = {
+            spaced: frozenset(each for each in tails.beginning_with(spaced) if _spaced(words[each]) != spaced)
+            for spaced in paced({_spaced(own) for own in words.values() if own}, pause)
         }
+        return {name: holders[_spaced(own)] for name, own in words.items() if own}
     spaces = [(person, at) for person in persons for at, character in enumerate(person) if character == " "]
     after = _Tails((person[at + 1 :], person) for person, at in spaces)
     before = _Tails((person[:at][::-1], person) for person, at in spaces)
-    return {name: after.beginning_with(name) | before.beginning_with(name[::-1]) for name in names if name}
+    return {name: frozenset(after.beginning_with(name) | before.beginning_with(name[::-1])) for name in names if name}
 
 
 def _spaced(words: Sequence[str]) -> str:

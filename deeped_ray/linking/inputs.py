@@ -100,7 +100,7 @@ class LinkerInputs:
             found.append(self.mentions.candidates(surface) if candidates is None else candidates)
             pause()
         if self.config.coreference != "none":
-            shared = share_person_candidates(surfaces, found, self.catalogue.is_person, self.config.coreference)
+            shared = share_person_candidates(surfaces, found, self.catalogue.is_person, self.config.coreference, pause)
             # lists come as their makers want them
             found = [
                 theirs if candidates is None else candidates for theirs, candidates in zip(shared, listed, strict=True)

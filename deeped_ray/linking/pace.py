@@ -1,7 +1,10 @@
 """How linking shares the machine: its threads, and where it lets others go first."""
 
 import os
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar, runtime_checkable
+
+Item = TypeVar("Item")
 
 
 @runtime_checkable
@@ -17,6 +20,13 @@ class Pause(Protocol):
 
 def no_pause(expected_s: float = 0.0) -> None:
     """Nobody waits, and nothing is too much."""
+
+
+def paced(items: Iterable[Item], pause: Pause) -> Iterator[Item]:
+    """The items, with a pause after each."""
+    for item in items:
+        yield item
+        pause()
 
 
 def num_threads() -> int:

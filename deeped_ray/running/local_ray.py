@@ -92,7 +92,11 @@ class LocalRay:
         while len(alive := living(core)) == len(core):
             time.sleep(WATCH_S)
         gone = ", ".join(sorted(name for pid, name in core.items() if pid not in alive))
-        raise DeepEdError(f"The private Ray is gone: {gone} ended. Start the command again.")
+        raise RayGoneError(f"The private Ray is gone: {gone} ended. Start the command again.")
+
+
+class RayGoneError(DeepEdError):
+    """A process of the private Ray has ended, so there is nothing left to end in an orderly way."""
 
 
 def executable(name: str) -> str:
@@ -143,6 +147,7 @@ def local_ray(*, num_cpus: int | None = None, meanwhile: Callable[[], object] = 
         process = subprocess.Popen(
             command, env=start_environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
+    grace_s = STOP_TIMEOUT_S
     try:
         meanwhile()
         _wait_until_ready(process, environment["RAY_ADDRESS"], token, log)
@@ -154,8 +159,11 @@ def local_ray(*, num_cpus: int | None = None, meanwhile: Callable[[], object] = 
             log,
             f"http://127.0.0.1:{metrics}/metrics",
         )
+    except RayGoneError:
+        grace_s = 0
+        raise
     finally:
-        _stop(process)
+        _stop(process, grace_s=grace_s)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -214,13 +222,13 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, token: Path,
     raise DeepEdError(f"The local Ray head did not start within {START_TIMEOUT_S} s. Its last output:\n{last_lines}")
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """Ask the head to end; kill what is left of all that descends from it, and nothing else."""
+def _stop(process: "subprocess.Popen[bytes]", *, grace_s: float) -> None:
+    """Ask the head to end, if it has time for it; kill what is left of all that descends from it, and nothing else."""
     family = descendants(process.pid)
-    if process.poll() is None:
+    if grace_s and process.poll() is None:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(STOP_TIMEOUT_S)
+            process.wait(grace_s)
     left = family | descendants(process.pid)
     for pid in left:
         with contextlib.suppress(ProcessLookupError):
@@ -240,6 +248,8 @@ def name_of(pid: int) -> str:
     """Of a program, or of the script that Python runs."""
     cmdline = Path(f"/proc/{pid}/cmdline")
     words = cmdline.read_bytes().decode().split("\0") if cmdline.exists() else _ps("args", pid).split()
+    comm = Path(f"/proc/{pid}/comm")
+    words += [comm.read_text().strip()] if comm.exists() else []  # a zombie has no arguments any more
     return next((name for name in (Path(word).name for word in words) if not re.match("-|python|$", name)), "a process")
 
 

@@ -42,7 +42,7 @@ from deeped_ray.serving.schemas import (
     SearchRequest,
     Title,
     Version,
-    parse,
+    parse_lookup,
 )
 from deeped_ray.serving.service import LinkingService
 from deeped_ray.types import DeepEdError
@@ -166,14 +166,14 @@ def _add_lookups(api: FastAPI, service: LinkingService) -> None:
     @api.post("/relatedness", responses=MISSING, openapi_extra=_body(RelatednessRequest), tags=["look-ups"])
     async def relatedness(request: Request) -> RelatednessReply:
         """How related the entities of each pair are."""
-        asked = parse(RelatednessRequest, await request.body())
-        similarities = await asyncio.to_thread(lambda: [lookup.relatedness(*pair) for pair in asked.pairs])
+        asked = parse_lookup(RelatednessRequest, await request.body())
+        similarities = await service.in_turn(lambda: [lookup.relatedness(*pair) for pair in asked.pairs])
         return RelatednessReply(similarities=similarities)
 
     @api.post("/search", responses=MISSING, openapi_extra=_body(SearchRequest), tags=["look-ups"])
     async def search(request: Request) -> SearchReply:
         """Entities near other entities, near a text, or near a mix of both; or entities whose names resemble a name."""
-        asked = parse(SearchRequest, await request.body())
+        asked = parse_lookup(SearchRequest, await request.body())
         is_mix = bool(asked.titles or asked.text)
         if not is_mix and not asked.name:
             raise DeepEdError("Give titles, a text or a name to search for.")
@@ -183,7 +183,7 @@ def _add_lookups(api: FastAPI, service: LinkingService) -> None:
             alike = lookup.resembling(asked.name, count=asked.count) if asked.name else []
             return SearchReply.model_validate({"related": map(asdict, related), "resembling": map(asdict, alike)})
 
-        return await asyncio.to_thread(find)
+        return await service.in_turn(find)
 
 
 def _add_checks(api: FastAPI, service: LinkingService) -> None:

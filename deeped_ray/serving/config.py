@@ -50,6 +50,8 @@ class AppArgs(Settings):
     text whose mentions are not found yet counts by its length."""
     max_work_s: PositiveFloat = 5.0
     """Work that one request may ask for, on one core. More is refused with 413 before it is done."""
+    max_reply_mb: PositiveFloat = 8.0
+    """about 3,500 mentions with all candidates and reasons; more is refused with 413 before they are linked"""
     deadline_s: PositiveFloat = 30.0
     """a request that is not answered by then gets 408"""
 

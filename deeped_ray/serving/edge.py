@@ -8,6 +8,7 @@ Standard library only: it runs at every change of replicas. deploy/haproxy.cfg h
 """
 
 import contextlib
+import ctypes
 import fcntl
 import importlib.util
 import os
@@ -23,6 +24,7 @@ import time
 from pathlib import Path
 
 SPARE_LIFE_S = 60
+PR_SET_PDEATHSIG = 1
 MAX_FILES = 32_000
 BUFFER_BYTES = 2**17
 """What one connection can hold. All our requests only read, so a request that a dying replica did not answer goes to
@@ -211,7 +213,12 @@ def guard(pid: int, files: Files, haproxy: str) -> None:
         admin, spare = files.admin_socket(), files.spare_socket()
         if running_pid(admin) is None and is_serving(files.config.read_text()):
             replace(files.spare, files.last.read_text().replace(f"stats socket {admin} ", f"stats socket {spare} "))
-            attend(subprocess.Popen([haproxy, "-db", "-f", str(files.spare)]))
+            attend(subprocess.Popen([haproxy, "-db", "-f", str(files.spare)], preexec_fn=end_with_parent))
+
+
+def end_with_parent() -> None:
+    """A guardian that is killed takes its spare along: nobody else would know of it, and it would keep the port."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def attend(spare: "subprocess.Popen[bytes]") -> None:

@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from rdflib import RDF, Graph, Literal, Namespace, URIRef
 from rdflib.term import Node
 
 from deeped_ray.linking.pace import Pause, no_pause
-from deeped_ray.serving.schemas import MAX_SPANS, MAX_TEXT_CHARACTERS
+from deeped_ray.serving.schemas import MAX_SPANS, MAX_TEXT_CHARACTERS, LinkRequest
 from deeped_ray.serving.turtle import read_turtle
 from deeped_ray.serving.work import Predictions, Work, in_layers, in_order
 from deeped_ray.types import DeepEdError, Prediction
@@ -26,6 +26,8 @@ _PREFIXES = f"""@prefix nif: <{NIF}> .
 @prefix itsrdf: <http://www.w3.org/2005/11/its/rdf#> .
 @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
 """
+_PHRASE_BYTES = 235
+"""Of a phrase in a reply, besides its URI, its text and its entity."""
 _NO_MENTIONS = {NIF.Context, NIF.Title, NIF.Paragraph, NIF.Sentence, NIF.Word}
 _NOT_IN_URI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 
@@ -75,7 +77,9 @@ class _Claim(NamedTuple):
 
 def nif_work(turtle: bytes, pause: Pause = no_pause, *, confidence: bool) -> Work:
     document = read_nif(turtle, pause)
-    return Work(in_layers(document.text, document.spans), partial(write_nif, document, confidence=confidence))
+    write = partial(write_nif, document, confidence=confidence)
+    texts = in_layers(document.text, document.spans)
+    return Work(texts, write, partial(_mention_bytes, document), fixed_bytes=_fixed_bytes(document))
 
 
 def read_nif(turtle: bytes | str, pause: Pause = no_pause) -> NifDocument:
@@ -193,9 +197,7 @@ def _name(node: Node) -> str:
     return f"<{str(node)[:200]}>"
 
 
-def write_nif(
-    document: NifDocument, answers: Sequence[Predictions], *, confidence: bool = False, pause: Pause = no_pause
-) -> bytes:
+def write_nif(document: NifDocument, answers: Sequence[Predictions], *, confidence: bool = False) -> Iterator[bytes]:
     """All phrases of the request, or all found mentions that have an entity.
 
     With `confidence`, GERBIL picks the best threshold on the test set itself. Leave it out for figures to report.
@@ -203,15 +205,27 @@ def write_nif(
     predictions = in_order(answers)
     by_span = {(prediction.start, prediction.end): prediction for prediction in predictions}
     phrases = document.phrases or [document.phrase_of(prediction) for prediction in predictions if prediction.entity]
-    blocks = [_context_block(document)]
+    yield (_PREFIXES + _context_block(document)).encode()
     for phrase in phrases:
         entity = by_span[phrase.start, phrase.end].entity
         lines = [f"itsrdf:taIdentRef <{_quoted(entity.url)}>"] if entity else []
         if entity and confidence:
             lines.append(f'itsrdf:taConfidence "{entity.probability}"^^xsd:double')
-        blocks.append(_phrase_block(document, phrase, lines))
-        pause()
-    return (_PREFIXES + "".join(blocks)).encode()
+        yield _phrase_block(document, phrase, lines).encode()
+
+
+def _fixed_bytes(document: NifDocument) -> int:
+    """The text and the given phrases. Thousands of phrases may all name the same, large part of the text."""
+    phrases = sum(_PHRASE_BYTES + len(each.uri) + each.end - each.start for each in document.phrases)
+    return len(document.text.encode()) + phrases + len(document.uri) * len(document.phrases)
+
+
+def _mention_bytes(document: NifDocument, _: LinkRequest, answer: Prediction) -> int:
+    """What an answer adds to a given phrase, or a found mention with its answer."""
+    if answer.entity is None:
+        return 0
+    found = 0 if document.phrases else _PHRASE_BYTES + 2 * len(document.uri) + len(answer.surface.encode())
+    return found + len(answer.entity.url) + 30
 
 
 def _context_block(document: NifDocument) -> str:

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
 
@@ -24,8 +24,9 @@ from deeped_ray.serving.batcher import Batcher
 from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.metrics import Metrics
 from deeped_ray.serving.rel import rel_work
+from deeped_ray.serving.replies import Replies
 from deeped_ray.serving.schemas import MAX_MENTIONS, MAX_TEXT_CHARACTERS
-from deeped_ray.serving.turns import watch
+from deeped_ray.serving.turns import TooLargeError, watch
 from deeped_ray.serving.work import SECONDS_PER_MENTION, Predictions, Work, check_limit
 from deeped_ray.types import DeepEdError, Document
 
@@ -35,6 +36,7 @@ BYTES_PER_MENTION = 100
 """What the queue counts as one mention in a body that is not read yet."""
 Reader = Callable[[bytes, Pause], Work]
 Request = Callable[[Pause], Work]
+Found = TypeVar("Found")
 
 
 class UnhealthyError(Exception):
@@ -49,6 +51,7 @@ class LinkingService:
         self.linker = Linker.open(base, args.model, detection=DetectionConfig(**args.detection))
         self.lookup = Lookup(base).open_all()
         self.metrics = Metrics()
+        self._replies = Replies(self.linker, max_mb=args.max_reply_mb)
         self.version: dict[str, Any] = {
             "deeped_ray": __version__,
             "model": args.model,
@@ -73,6 +76,15 @@ class LinkingService:
             return await self._batcher.submit(partial(read, body), size=size)
         work = read(body, no_pause)
         return await self._batcher.submit(lambda _: work, size=work.size)
+
+    async def in_turn(self, find: Callable[[], Found]) -> Found:
+        """A look-up that may take some 40 ms. In a thread, and in its turn, so that many of them slow nobody down."""
+
+        def run() -> Found:
+            with self._batcher.turns.turn("long"):
+                return find()
+
+        return await asyncio.to_thread(run)
 
     async def watch(self) -> None:
         """End this process if it hangs."""
@@ -102,17 +114,21 @@ class LinkingService:
             num_mentions = sum(len(document.mentions) for document in documents)
             check_limit(num_mentions, "mentions", limit=MAX_MENTIONS)
             pause(num_mentions * SECONDS_PER_MENTION)
+            self._replies.check(work, documents, pause)
         except (DeepEdError, RequestValidationError) as error:
             return error
         return work, documents
 
-    def _reply(self, work: Work, linked: Sequence[Predictions], pause: Pause) -> bytes:
+    def _reply(self, work: Work, linked: Sequence[Predictions], pause: Pause) -> bytes | Exception:
         answers = [
             [prediction.at_least(text.threshold) for prediction in predictions]
             for text, predictions in zip(work.texts, linked, strict=True)
         ]
         self.metrics.answers(answers)
-        return work.write(answers, pause=pause)
+        try:
+            return self._replies.join(work.write(answers), pause)
+        except TooLargeError as error:
+            return error
 
     # -- health
 

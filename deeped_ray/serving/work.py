@@ -4,12 +4,10 @@ Each format makes it from a body and names its own writer: `link.py`, `rel.py` a
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from deeped_ray.linking.detection import Span
-from deeped_ray.linking.pace import Pause
 from deeped_ray.serving.schemas import MAX_MENTIONS, MAX_TEXT_CHARACTERS, LinkRequest
 from deeped_ray.serving.turns import TooLargeError
 from deeped_ray.types import Prediction
@@ -22,14 +20,11 @@ Measured, by mentions found: 51 characters on mini:test, 62 on AIDA, 70 on Wikip
 SECONDS_PER_CHARACTER, SECONDS_PER_MENTION = 1e-6, 0.0004
 """What reading a text and linking its mentions take on one core, replies and reasons included."""
 CHARACTERS_AS_A_MENTION = int(SECONDS_PER_MENTION / SECONDS_PER_CHARACTER)
+PER_PIECE = 100
+"""Mentions that are written at once: a long reply would hold the interpreter for a third of a second."""
 Predictions = list[Prediction]
-
-
-@runtime_checkable
-class Writer(Protocol):
-    """Turns the predictions for each text into the body of the reply."""
-
-    def __call__(self, answers: Sequence[Predictions], *, pause: Pause) -> bytes: ...
+Writer = Callable[[Sequence[Predictions]], Iterator[bytes]]
+"""Turns the predictions for each text into the body of the reply, in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +33,10 @@ class Work:
 
     texts: Sequence[LinkRequest]
     write: Writer
+    mention_bytes: Callable[[LinkRequest, Prediction], int]
+    """What a mention takes in the reply."""
+    fixed_bytes: int = 0
+    """What the reply has besides the mentions."""
 
     def __post_init__(self) -> None:
         check_limit(sum(len(each.text) for each in self.texts), "characters", limit=MAX_TEXT_CHARACTERS)

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +23,13 @@ from deeped_ray.running.http import open_url
 from deeped_ray.running.local_ray import (
     ROOT,
     LocalRay,
+    RayGoneError,
     descendants,
     executable,
     free_ports,
     living,
     local_ray,
+    name_of,
 )
 from deeped_ray.types import DeepEdError
 
@@ -132,3 +136,21 @@ def test_a_head_ends_with_all_its_jobs_and_no_other_ray(started: tuple[LocalRay,
     assert living(members) == []
     assert not head.log.parent.exists()
     assert ray.nodes() == other_nodes
+
+
+def lose(name: str) -> float:
+    """Seconds from the end of one of a head's processes until the head is found gone, and ended with all it started."""
+    with pytest.raises(RayGoneError, match=rf"gone: .*{name}.* ended\. Start the command again"), local_ray() as head:
+        family = descendants(head.pid)
+        (victim,) = (pid for pid in family if name_of(pid) == name)
+        killer = threading.Timer(1, os.kill, (victim, signal.SIGKILL))
+        killer.start()
+        killed = time.monotonic() + 1
+        head.wait_until_gone()
+    assert living(family) == []
+    return time.monotonic() - killed
+
+
+def test_a_head_that_loses_one_of_its_processes_is_ended_within_ten_seconds() -> None:
+    with ThreadPoolExecutor() as pool:  # two heads at once
+        assert max(pool.map(lose, ["gcs_server", "dashboard.py"])) < 10

@@ -1,5 +1,7 @@
 """The program that Ray runs as its HAProxy, with configurations that Ray itself writes, in front of a small server."""
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -13,7 +15,7 @@ import pytest
 from ray.serve._private.haproxy import BackendConfig, HAProxyApi, HAProxyConfig, ServerConfig
 from ray.serve.config import HTTPOptions
 
-from deeped_ray.running.local_ray import free_ports
+from deeped_ray.running.local_ray import descendants, free_ports
 from deeped_ray.serving import edge
 from tests.attack import POST, attackers, first_answer
 from tests.serving.conftest import wait_until
@@ -154,6 +156,9 @@ def test_what_the_app_says_is_left_alone(proxy: Edge, replica: int) -> None:
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: " + b"x" * 40_000 + b"\r\n\r\n", b"431"),
         (POST + b"Content-Length: 70000000\r\n\r\n", b"413"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
+        (b"", b"408"),
+        (POST + b"X: ", b"408"),
+        (POST + b"Content-Length: 5\r\n\r\n", b"408"),
     ],
 )
 def test_what_is_refused_is_refused_in_json_and_hung_up(
@@ -198,6 +203,16 @@ def test_a_spare_answers_until_the_next_haproxy_takes_over(
             wait_until(lambda: not edge.running_pid(str(proxy.config.with_name("s"))), "the spare has ended")
             raylet.kill()
             raylet.wait()
+
+
+def test_a_spare_ends_with_its_guardian(proxy: Edge, replica: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_RAYLET_PID", str(os.getpid()))
+    with proxy.run(("replica", replica)) as process:
+        (guardian,) = (pid for pid in descendants(process.pid) if pid != process.pid)
+        process.kill()
+        wait_until(lambda: edge.running_pid(str(proxy.config.with_name("s"))), "the spare answers")
+        os.kill(guardian, signal.SIGKILL)
+        wait_until(lambda: not edge.running_pid(str(proxy.config.with_name("s"))), "the spare has ended")
 
 
 def test_a_haproxy_that_lost_its_manager_hands_over(proxy: Edge, replica: int) -> None:

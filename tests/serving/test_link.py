@@ -1,7 +1,9 @@
 import orjson
+import pytest
+from fastapi.exceptions import RequestValidationError
 
 from deeped_ray.serving.link import link_work, write_link
-from deeped_ray.serving.rel import write_rel
+from deeped_ray.serving.rel import rel_bytes, write_rel
 from deeped_ray.serving.schemas import LinkRequest
 from deeped_ray.serving.work import Work
 from deeped_ray.types import Candidate, Prediction
@@ -13,7 +15,7 @@ ENTITY = b"""{"title":"Ada Lovelace","page_id":7,"url":"/Ada","prior":0.5,"local
 
 def test_one_document_gets_one_reply_with_its_reasons() -> None:
     asked = [LinkRequest(text="Ada", top=1)]
-    reply = write_link(asked, [[PREDICTION]], is_list=False, version={"model": "local"})
+    reply = b"".join(write_link(asked, [[PREDICTION]], is_list=False, version={"model": "local"}))
     assert reply == (
         b'{"mentions":[{"start":0,"end":3,"surface":"Ada","entity":' + ENTITY + b',"reason":null,"candidates":['
         b"" + ENTITY + b'],"attended":[{"word":"maths","weight":0.5}],"support":[{"mention":1,"weight":0.25}]}],'
@@ -23,7 +25,7 @@ def test_one_document_gets_one_reply_with_its_reasons() -> None:
 
 def test_a_list_gets_a_list_and_only_the_reasons_that_were_asked_for() -> None:
     asked = [LinkRequest(text="Ada"), LinkRequest(text="Ada", explain=False, top=0)]
-    explained, plain = orjson.loads(write_link(asked, [[PREDICTION]] * 2, is_list=True, version={}))
+    explained, plain = orjson.loads(b"".join(write_link(asked, [[PREDICTION]] * 2, is_list=True, version={})))
     assert [len(explained["mentions"][0][name]) for name in ("candidates", "attended", "support")] == [2, 1, 1]
     assert [plain["mentions"][0][name] for name in ("candidates", "attended", "support")] == [[], [], []]
 
@@ -31,4 +33,17 @@ def test_a_list_gets_a_list_and_only_the_reasons_that_were_asked_for() -> None:
 def test_the_size_of_work_is_in_mentions_given_or_expected_and_in_text_to_read() -> None:
     body = b'[{"text": "Ada met Charles.", "spans": [[0, 3], [8, 15]]}, {"text": ""}]'
     assert link_work(body, version={}).size == (1 + 2) + 1
-    assert Work([LinkRequest(text="a" * 1000)], write_rel).size == 1 + 2 + 20
+    assert Work([LinkRequest(text="a" * 1000)], write_rel, rel_bytes).size == 1 + 2 + 20
+
+
+@pytest.mark.parametrize("unit", [b"[],", b"1,", b"{},", b'"",', b'"a":1,', b'"\\\\",'])
+@pytest.mark.parametrize("start", [b'{"text": "a", "spans": [', b'{"text": "a", ', b"["])
+def test_bodies_with_far_too_many_signs_are_refused_unread(start: bytes, unit: bytes) -> None:
+    with pytest.raises(RequestValidationError, match="far more lists, keys or values"):
+        link_work(start + unit * 150_000, version={})
+
+
+@pytest.mark.parametrize("sign", ["[", ",", "{", ":", '"', "\\", '\\"'])
+def test_texts_may_have_any_number_of_signs(sign: str) -> None:
+    text = sign * 200_000
+    assert link_work(orjson.dumps({"text": text}), version={}).texts[0].text == text

@@ -43,7 +43,9 @@ def predicted(text: str, start: int, end: int, title: str | None) -> Prediction:
 
 
 def answered(document: NifDocument, *predictions: Prediction, confidence: bool = False) -> Graph:
-    return Graph().parse(data=write_nif(document, [list(predictions)], confidence=confidence), format="turtle")
+    return Graph().parse(
+        data=b"".join(write_nif(document, [list(predictions)], confidence=confidence)), format="turtle"
+    )
 
 
 def request(text: str, *spans: tuple[int, int], end: int | None = None, anchors: list[str] | None = None) -> str:
@@ -275,5 +277,5 @@ def test_any_text_and_spans_come_back(text: str, rng: random.Random) -> None:
     document = read_nif(request(text, *spans))
     assert document.text == text
     assert document.spans == (spans or None)
-    again = read_nif(write_nif(document, [[predicted(text, *span, None) for span in spans]]))
+    again = read_nif(b"".join(write_nif(document, [[predicted(text, *span, None) for span in spans]])))
     assert (again.text, again.phrases) == (document.text, document.phrases)

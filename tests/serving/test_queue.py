@@ -14,7 +14,7 @@ from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.pace import Pause
 from deeped_ray.serving.api import create_api
 from deeped_ray.serving.config import AppArgs
-from deeped_ray.serving.rel import write_rel
+from deeped_ray.serving.rel import rel_bytes, write_rel
 from deeped_ray.serving.schemas import LinkRequest
 from deeped_ray.serving.service import LinkingService, Request
 from deeped_ray.serving.work import Work
@@ -138,5 +138,5 @@ def test_a_replica_with_a_full_queue_is_healthy_but_not_ready(service: LinkingSe
 def test_texts_have_about_as_many_mentions_as_the_queue_expects(linker: Linker) -> None:
     documents = read_dataset("mini:test")
     found = sum(1 + len(linker.document(document.text).mentions) for document in documents)
-    expected = Work([LinkRequest(text=document.text) for document in documents], write_rel).size
+    expected = Work([LinkRequest(text=document.text) for document in documents], write_rel, rel_bytes).size
     assert 0.8 < found / expected < 1.25

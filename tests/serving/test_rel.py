@@ -46,4 +46,4 @@ def test_bad_requests_are_refused(bad: dict[str, Any]) -> None:
 def test_answers_leave_out_mentions_without_entity() -> None:
     ada = Candidate("Ada Lovelace", 7, "", prior=0.5, local=0.0, coherence=0.0, score=1.0, probability=0.75)
     predictions = [Prediction(2, 5, "Ada", (ada,)), Prediction(14, 19, "Paris", reason="no entity is known")]
-    assert write_rel([predictions[1:], predictions[:1]]) == b'[[2,3,"Ada","Ada_Lovelace",0.75,0.0,"NULL"]]'
+    assert b"".join(write_rel([predictions[1:], predictions[:1]])) == b'[[2,3,"Ada","Ada_Lovelace",0.75,0.0,"NULL"]]'

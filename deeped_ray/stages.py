@@ -167,7 +167,7 @@ STAGES = (
     Stage("build_corpus", "corpus", CorpusSection, (), ("pages", "corpus", "words"), _corpus),
     Stage("embed_entities", "vectors", VectorsSection, ("corpus", "words"), ("vectors",), _vectors),
     Stage("build_index", "index", IndexSection, ("corpus", "vectors"), ("index",), _index),
-    Stage("train_linker", "linker", LinkerSection, ("corpus", "words", "vectors"), ("linker",), _linker),
+    Stage("train_linker", "linker", LinkerSection, ("corpus", "words", "vectors", "index"), ("linker",), _linker),
     Stage(
         "evaluate", "evaluation", EvaluationConfig, ("corpus", "words", "vectors", "index", "linker"), (), _evaluation
     ),
@@ -298,7 +298,8 @@ def _parser(name: str, doc: str, stages: Sequence[Stage], prog: str) -> argparse
     is_pipeline = len(stages) > 1
     add_flags(parser, RunConfig)
     parser.add_argument("--config", metavar="FILE", help="settings as YAML, or the manifest.json of a knowledge base")
-    key = next(key for key, setting in settings_of(stages[-1].config).items() if setting.flag is None)
+    settings = settings_of(stages[-1].config)
+    key = next((key for key, setting in settings.items() if setting.flag is None), next(iter(settings)))
     add_set(parser, "--set linker.rounds=10" if is_pipeline else f"--set {stages[-1].section}.{key}=...")
     parser.add_argument("--print-config", action="store_true", help="print all settings of this run as YAML, and stop")
     if is_pipeline:

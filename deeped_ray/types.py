@@ -93,7 +93,7 @@ class Candidate:
     page_id: int
     url: str
     prior: float
-    """p(e|m); 0 for an entity that was found only because its name resembles the mention."""
+    """p(e|m); 0 for an entity that another source has found."""
     local: float
     """Psi(e, c): how well the entity fits the attended context words (section 4)."""
     coherence: float | None
@@ -102,6 +102,8 @@ class Candidate:
     """rho: f combines the values above. The candidate with the highest score is the answer."""
     probability: float
     """Softmax of the scores over the candidates, in units of the training margin if there was one. Not calibrated."""
+    source: str = "prior"
+    """Where the candidate came from: prior, name (and how it matches), longer name, document or context."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,7 @@ def random_batch(
     S: int = 4,
     K: int = 6,
     d: int = 5,
+    F: int = 0,
     least: int = 1,
     seed: int = 0,
     dtype: torch.dtype = torch.float64,
@@ -205,6 +206,8 @@ def random_batch(
             candidates=rng.integers(0, num_entities, (n, S)),
             num_candidates=num_candidates[b],
             prior=rng.uniform(0.01, 1, (n, S)).astype(np.float32),
+            evidence=rng.standard_normal((n, S, F), dtype=np.float32),
+            sources=np.zeros((n, S), np.int8),
             gold=np.where((num_candidates[b] > 0) & (rng.random(n) < 0.8), 0, -1),
         )
         for b in range(B)

@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 
 from deeped_ray.corpus.wikidump import RawPage
 from deeped_ray.corpus.wikitext import parse_page
-from deeped_ray.embeddings.name_search import fold, form_of, keys_of, surface_of
+from deeped_ray.embeddings.name_index import acronym_of, fold, form_of, half_keys, initials_of
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
@@ -120,8 +120,9 @@ def tokens(text: str) -> None:
 
 
 def names(text: str) -> None:
-    keys_of(form_of(text))
-    surface_of(text)
+    list(half_keys(form_of(text).squeezed[:1000]))
+    acronym_of(text)
+    initials_of(text)
     fold(text)
 
 

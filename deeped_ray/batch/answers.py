@@ -8,7 +8,8 @@
         title, page_id, url   string, int64, string   the entity; null where there is none
         probability, prior    float    of the entity; null where there is none
         reason                string   why there is none
-        candidates            list of title, page_id, url, probability, prior, local, coherence, score   (--top)
+        candidates            list of title, page_id, url, probability, prior, local, coherence, score,
+                              source   (--top)
         attended              list of word, weight       (--explain)
         support               list of mention, weight    (--explain); `mention` is a place in this list
     error         string    why the document was not linked, as `kind: message`; null where it was
@@ -40,7 +41,7 @@ _ENTITY = {
     "probability": pa.float32(),
     "prior": pa.float32(),
 }
-_CANDIDATE = {**_ENTITY, "local": pa.float32(), "coherence": pa.float32(), "score": pa.float32()}
+_CANDIDATE = {**_ENTITY, "local": pa.float32(), "coherence": pa.float32(), "score": pa.float32(), "source": pa.string()}
 _NOTHING = dict.fromkeys(_ENTITY)
 
 

@@ -21,9 +21,6 @@ class CorpusLinkingConfig:
     threshold: Annotated[float, "below this probability, a mention gets no entity", FLAG] = 0.0
     top: Annotated[int, "candidates to write per mention", FLAG] = 0
     explain: Annotated[bool, "write attended words and supporting mentions", FLAG] = False
-    resembling: Annotated[
-        bool, "local and global: for a name that is not known, try entities whose names resemble it"
-    ] = True
     max_characters: Annotated[int, "a document with a longer text is not linked; its row holds an error"] = 1_000_000
     max_error_share: Annotated[float, "if a larger share of documents has errors, the job fails at its end"] = 1.0
     partition_documents: Annotated[int, "documents per task and answer file, at most"] = 10_000

@@ -118,10 +118,11 @@ def _remove_leftovers(output: Location) -> None:
 
 def _part_ids(kb: KnowledgeBase, config: CorpusLinkingConfig) -> tuple[tuple[str, str], ...]:
     """Of all parts that a linker reads: opened, so that one that is missing or stale is told now."""
-    names = ["corpus"] if config.model == "prior" else ["corpus", "words", "vectors", "linker"]
-    if config.model != "prior" and config.resembling and "index" in kb:
-        names.append("index")
-    return tuple((name, kb.open(name).id) for name in names)
+    if config.model == "prior":
+        return (("corpus", kb.open("corpus").id),)
+    linker = kb.open("linker")
+    parts = [*map(kb.open, linker.record["parents"]), linker]
+    return tuple((part.name, part.id) for part in parts)
 
 
 def _refuse_another_run(output: Location, found: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -65,7 +65,7 @@ def link_partition(attempt: Attempt, job: Job) -> Counts:
 
 
 def _link_rows(attempt: Attempt, job: Job, writer: AnswerWriter) -> None:
-    linker = _open_linker(job.kb, job.part_ids, job.config.model, job.config.resembling, job.detection)
+    linker = _open_linker(job.kb, job.part_ids, job.config.model, job.detection)
     max_line_bytes = _BYTES_PER_CHARACTER * job.config.max_characters + _BYTES_BESIDE
     for rows in _chunks(read_rows(attempt.partition, max_line_bytes=max_line_bytes)):
         texts = [_text(row, job.config, attempt.blamed) for row in rows]
@@ -150,16 +150,15 @@ def _open_linker(
     kb: Location,
     part_ids: tuple[tuple[str, str], ...],
     model: LinkerKind,
-    resembling: bool,
     detection: DetectionConfig,
 ) -> Linker:
     """Once per process; what it maps, the processes of a node share."""
     opened = KnowledgeBase(kb)
-    linker = Linker.open(opened, model, resembling=resembling, detection=detection)
+    linker = Linker.open(opened, model, detection=detection)
     # what is opened when it is first asked for, else a storage that fails would look like a document's fault
     _ = linker.detector
     if linker.model is not None:
-        _ = linker.inputs.words, linker.inputs.entity_vectors
+        linker.inputs.open_all()
     parts = opened.manifest()["parts"]
     changed = [name for name, part_id in part_ids if parts.get(name, {}).get("id") != part_id]
     if changed:

@@ -14,7 +14,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_kb(parser)
     parser.add_argument("--json", metavar="OUT", type=Path, help="write the scores to this file as JSON too")
     add_flags(parser, EvaluationConfig)
-    add_set(parser, "--set resembling=false")
+    add_set(parser, "--set model=global")
 
 
 def run(args: argparse.Namespace) -> Answer:

@@ -1,4 +1,4 @@
-"""`deeped mention`: what a name can mean."""
+"""`deeped mention`: what a name can mean, alone or in a text."""
 
 import argparse
 from dataclasses import asdict
@@ -7,24 +7,48 @@ from deeped_ray.commands.options import Answer, add_kb
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.running.console import stdout_style, table
+from deeped_ray.types import DeepEdError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_kb(parser)
     parser.add_argument("surface", help="the name as it stands in a text")
+    parser.add_argument(
+        "--text", help="a text with the name: shows its candidates there, and where each of them came from"
+    )
 
 
 def run(args: argparse.Namespace) -> Answer:
     kb = KnowledgeBase(args.kb)
-    name = Lookup(kb).mention(args.surface)
+    return _in_text(kb, args.surface, args.text) if args.text else _alone(kb, args.surface)
+
+
+def _alone(kb: KnowledgeBase, surface: str) -> Answer:
+    name = Lookup(kb).mention(surface)
     if name.candidates:
         rows = [(sense.title, sense.prior, sense.count) for sense in name.candidates]
         found = f"{name.mention!r} ({name.rule}), {len(rows)} candidates"
         return asdict(name), f"{found}\n\n{table(['entity', 'p(e|m)', 'count'], rows, style=stdout_style())}"
-    unknown = f"{args.surface!r} is no mention in this knowledge base: it is never a link or a title."
-    alike = Lookup(kb).resembling(args.surface, count=10) if "index" in kb else []
+    unknown = f"{surface!r} is no mention in this knowledge base: it is never a link or a title."
+    alike = Lookup(kb).resembling(surface, count=10) if "index" in kb else []
     if not alike:
         return asdict(name), unknown
-    rows_alike = [(each.title, each.resemblance) for each in alike]
+    rows_alike = [(each.title, each.match, each.resemblance) for each in alike]
     data = {**asdict(name), "resembling": [asdict(each) for each in alike]}
-    return data, f"{unknown} These names resemble it:\n\n{table(['entity', 'resemblance'], rows_alike)}"
+    columns = table(["entity", "match", "resemblance"], rows_alike, style=stdout_style())
+    return data, f"{unknown} These names resemble it:\n\n{columns}"
+
+
+def _in_text(kb: KnowledgeBase, surface: str, text: str) -> Answer:
+    """The name at its first place, among the mentions that are found around it."""
+    from deeped_ray.linking.linker import Linker
+    from deeped_ray.linking.views import answer_of, describe
+
+    start = text.find(surface)
+    if start < 0 or not surface:
+        raise DeepEdError(f"{surface!r} does not stand in the text.")
+    end = start + len(surface)
+    linker = Linker.open(kb)
+    others = [span for span in linker.detector.spans(text) if span[1] <= start or span[0] >= end]
+    (found,) = (each for each in linker.link(text, [*others, (start, end)]) if each.start == start)
+    return answer_of(found), describe(found, num_words=4, style=stdout_style())

@@ -15,7 +15,7 @@ import json
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -24,10 +24,11 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Int
 
-from deeped_ray.embeddings.name_index import write_name_index
+from deeped_ray.corpus.catalogue import Catalogue
+from deeped_ray.corpus.priors import MentionTable
+from deeped_ray.embeddings.name_index import NAMES_FORMAT, write_name_index
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError
-from deeped_ray.knowledge.strings import read_strings
 from deeped_ray.running.config import JOB_FLAG
 from deeped_ray.types import DeepEdError
 
@@ -105,12 +106,14 @@ def build_index(kb: KnowledgeBase, config: IndexConfig) -> dict[str, Any]:
     """Make the index part unless it is there already; returns what it is, and `build_seconds` if it was made now."""
     made: dict[str, Any] = {}
     parents = ["vectors", "corpus"]
-    if not (kb.is_current("index", config=config, parents=parents) and _is_sound(kb)):
-        with kb.write("index", config=config, parents=parents) as folder:
+    recorded = {**asdict(config), "names": NAMES_FORMAT}
+    if not (kb.is_current("index", config=recorded, parents=parents) and _is_sound(kb)):
+        with kb.write("index", config=recorded, parents=parents) as folder:
             start = time.monotonic()
             write_index(folder, np.asarray(kb.open("vectors").array("vectors")), config)
             made["build_seconds"] = round(time.monotonic() - start, 1)
-            made["names"] = write_name_index(folder, kb.open("corpus"))
+            corpus = kb.open("corpus")
+            made["names"] = write_name_index(folder, MentionTable(corpus), Catalogue(corpus))
     part = kb.open("index")
     return {**json.loads((part.path / "summary.json").read_text()), **made}
 
@@ -198,8 +201,9 @@ class EntityIndex:
 
     def nearest(self, queries: Float[np.ndarray, "B d"], *, count: int) -> list[Int[np.ndarray, " n"]]:
         """Entities near each vector, for a fraction of the cost of `search`: fewer lists are looked through."""
-        faster = {} if self.kind == "exact" else {"params": faiss.SearchParametersIVF(nprobe=NEAREST_PROBES)}
-        _, rows = self._index.search(np.ascontiguousarray(queries, np.float32), min(count, self.num_entities), **faster)
+        fewer: Any = None if self.kind == "exact" else faiss.SearchParametersIVF(nprobe=NEAREST_PROBES)  # type: ignore[call-arg]
+        count = max(1, min(count, self.num_entities))
+        _, rows = self._index.search(np.ascontiguousarray(queries, np.float32), count, params=fewer)
         return [self._rows[row[row >= 0]].astype(np.int64) for row in rows]
 
     def neighbors(self, vector: Float[np.ndarray, " d"], *, count: int, without: Sequence[int] = ()) -> list[Neighbor]:

@@ -26,25 +26,36 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hash64, hashes_of
-from deeped_ray.text import STOP_WORDS, bare_title, is_content_word, mix64, spelled_words, without_excess_marks, words_of
+from deeped_ray.text import (
+    STOP_WORDS,
+    bare_title,
+    is_content_word,
+    mix64,
+    spelled_words,
+    without_excess_marks,
+    words_of,
+)
 
 MatchKind = Literal["equals", "words", "initials", "inflection", "typo", "part"]
 KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
 EQUALS, WORDS, INITIALS, INFLECTION, TYPO, PART = range(len(KINDS))
+NAMES_FORMAT = 2
+"""Of the files below: a part with another is made anew."""
 HEAD = 256
 """Entities of a list that are read, at most: those with most links."""
 MIN_SHARE = 0.1
 """Of a name's links must lead to an entity for the name to be the entity's."""
+MAX_COMPARED = 100
+"""Names that share half of their letters with more others than this are not compared with them."""
 MIN_TYPO_LENGTH = 6
 """Shorter names with one other letter are other names: Clark, Clara."""
 ACRONYM_LENGTHS = range(2, 8)
@@ -63,6 +74,7 @@ _LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th"
 _JOINED = re.compile(r"['’‘ʻ`.]")  # O'Neill, U.S.
 _Keys = npt.NDArray[np.uint64]
 _Ints = npt.NDArray[np.int64]
+_Entities = npt.NDArray[np.int32]
 
 
 # -- forms of a name
@@ -134,10 +146,17 @@ def is_typo(a: str, b: str) -> bool:
 # -- filing
 
 
-def write_name_index(folder: Path, corpus: Part) -> int:
+@runtime_checkable
+class Entities(Protocol):
+    """What filing asks of a catalogue."""
+
+    num_links: npt.NDArray[np.int64]
+
+    def titles(self, entity_ids: _Ints) -> list[str]: ...
+
+
+def write_name_index(folder: Path, names: MentionTable, catalogue: Entities) -> int:
     """File all names of a corpus; returns their number."""
-    names = MentionTable(corpus)
-    links = np.asarray(Catalogue(corpus).num_links)
     filed, halves, exchanges = [], [], Counter[tuple[str, str]]()
     for first in range(0, len(names), _BLOCK):
         rows = np.arange(first, min(first + _BLOCK, len(names)))
@@ -146,8 +165,8 @@ def write_name_index(folder: Path, corpus: Part) -> int:
         pairs = names.entities_of(rows, min_share=MIN_SHARE)
         filed.append(_file_block(strings, forms, pairs.place, pairs.entity, pairs.prior))
         halves.append(_file_halves(forms, rows))
-        exchanges.update(_exchanges(forms, pairs.place, Catalogue(corpus).titles(pairs.entity)))
-    _write_lists(folder, _Filed.joined(filed), links)
+        exchanges.update(_exchanges(forms, pairs.place, catalogue.titles(pairs.entity)))
+    _write_lists(folder, _Filed.joined(filed), catalogue.num_links)
     _write_halves(folder, halves)
     endings = [pair for pair, count in exchanges.most_common(MAX_ENDINGS) if count >= MIN_EXCHANGES]
     (folder / "names.endings.json").write_text(json.dumps(endings))
@@ -162,7 +181,11 @@ class _Filed(NamedTuple):
 
     @classmethod
     def joined(cls, blocks: "Sequence[_Filed]") -> "_Filed":
-        return cls(*(np.concatenate(columns) for columns in zip(*blocks, strict=True)))
+        keys, entities, weights, is_word = (np.concatenate(columns) for columns in zip(*blocks, strict=True))
+        return cls(keys, entities, weights, is_word)
+
+    def take(self, rows: _Ints) -> "_Filed":
+        return _Filed(self.keys[rows], self.entities[rows], self.weights[rows], self.is_word[rows])
 
 
 def _file_block(
@@ -213,8 +236,7 @@ def _best_of_each(filed: _Filed) -> _Filed:
     keys, entities = filed.keys[order], filed.entities[order]
     is_new = np.ones(len(keys), bool)
     is_new[1:] = (keys[1:] != keys[:-1]) | (entities[1:] != entities[:-1])
-    kept = order[is_new]
-    return _Filed(*(column[kept] for column in filed))
+    return filed.take(order[is_new])
 
 
 def _sizes(keys: _Keys) -> _Ints:
@@ -228,7 +250,7 @@ def _pairs(lists: _Filed) -> _Filed:
     """Entities under every two of their frequent words."""
     frequent = np.flatnonzero(lists.is_word & (_sizes(lists.keys) > HEAD))
     frequent = frequent[np.argsort(lists.entities[frequent], kind="stable")]
-    blocks = [_Filed(*(column[:0] for column in lists))]
+    blocks = [lists.take(frequent[:0])]
     for distance in range(1, MOST_WORDS):
         one, other = frequent[:-distance], frequent[distance:]
         is_same = lists.entities[one] == lists.entities[other]
@@ -247,13 +269,14 @@ def _pairs(lists: _Filed) -> _Filed:
 def _heads(lists: _Filed, links: npt.NDArray[np.int64]) -> _Filed:
     """The most linked entities of long lists, as lists of their own."""
     order = np.argsort(lists.keys, kind="stable")
-    lists = _Filed(*(column[order] for column in lists))
+    lists = lists.take(order)
     long = np.flatnonzero(_sizes(lists.keys) > HEAD)
     order = long[np.lexsort((lists.entities[long], -links[lists.entities[long]], lists.keys[long]))]
     keys = lists.keys[order]
     starts = np.searchsorted(keys, keys)
     kept = order[np.arange(len(order)) - starts < HEAD]
-    return _Filed(lists.keys[kept] ^ _HEAD_SALT, *(column[kept] for column in lists[1:]))
+    heads = lists.take(kept)
+    return heads._replace(keys=heads.keys ^ _HEAD_SALT)
 
 
 def pair_keys(one: _Keys, other: _Keys) -> _Keys:
@@ -318,7 +341,7 @@ def half_keys(squeezed: str) -> Iterator[str]:
 class Matches(NamedTuple):
     """Entities whose names match a surface: an entity may match in several ways."""
 
-    entities: npt.NDArray[np.int32]
+    entities: _Entities
     kinds: npt.NDArray[np.int8]
     strengths: npt.NDArray[np.float32]
     """equals: share of the name's links; words: share of the name's letters; all from 0 to 1."""
@@ -340,17 +363,19 @@ class NameIndex:
             (ending, other) for ending, other in json.loads((index.path / "names.endings.json").read_text())
         ]
         self._names = MentionTable(corpus)
-        self.find = lru_cache(maxsize=REMEMBERED)(self._find)
+        self._remembered = lru_cache(maxsize=REMEMBERED)(self._find)  # the same names come again and again
+        self._form = lru_cache(maxsize=REMEMBERED)(form_of)
 
     @classmethod
     def open(cls, kb: KnowledgeBase) -> "NameIndex":
         return cls(kb.open("index"), kb.open("corpus"))
 
-    def _find(self, surface: str) -> Matches:
+    def find(self, surface: str) -> Matches:
         """The entities that a surface may name, by kind of match."""
-        if len(surface) > LONGEST_NAME:
-            return _NOTHING
-        form = form_of(surface)
+        return self._remembered(surface) if len(surface) <= LONGEST_NAME else _NOTHING
+
+    def _find(self, surface: str) -> Matches:
+        form = self._form(surface)
         if not form.squeezed:
             return _NOTHING
         found = [self._listed(f"={form.squeezed}", EQUALS)]
@@ -362,12 +387,13 @@ class NameIndex:
         if len(form.words) == 1:
             found += [self._listed(f"={other}", INFLECTION) for other in self._inflected(form.squeezed)]
         if not len(found[0].entities):
-            found += [self._typos(form.squeezed), *self._parts(surface)]
-        return Matches(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+            found += [*self._typos(form.squeezed), *self._parts(surface)]
+        entities, kinds, strengths = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        return Matches(entities, kinds, strengths)
 
     def _parts(self, surface: str) -> Iterator[Matches]:
         """Names that the surface contains, the longest at each place."""
-        words = fold(surface).split()[: 2 * MOST_WORDS]
+        words = fold(surface).split()[:MOST_WORDS]
         total = sum(map(len, words))
         for length in range(len(words) - 1, 0, -1):
             for first in range(len(words) - length + 1):
@@ -384,13 +410,12 @@ class NameIndex:
 
     def _listed(self, key: str, kind: int) -> Matches:
         rows = self._read(np.uint64(hash64(key)))
-        strengths = self._weights[rows].astype(np.float32) / _MOST
-        return Matches(self._entities[rows], np.full(len(strengths), kind, np.int8), strengths)
+        return _matches(self._entities[rows], kind, self._weights[rows].astype(np.float32) / np.float32(_MOST))
 
     def _read(self, key: np.uint64) -> slice:
         """Where the list of a key stands, or its head if it is long."""
         rows = self._list(key)
-        return rows if rows.stop - rows.start <= HEAD else self._list(key ^ _HEAD_SALT)
+        return rows if _size(rows) <= HEAD else self._list(key ^ _HEAD_SALT)
 
     def _list(self, key: np.uint64) -> slice:
         place = int(self._keys.searchsorted(key))
@@ -398,63 +423,63 @@ class NameIndex:
             return slice(0, 0)
         return slice(int(self._offsets[place]), int(self._offsets[place + 1]))
 
-    def _with_words(self, form: Form, known: npt.NDArray[np.int32]) -> Matches:
-        """Entities that have all words in their names."""
+    def _with_words(self, form: Form, known: _Entities) -> Matches:
+        """Entities that have all words in their names, in one name or in several; `known` need not be in a head."""
         keys = hashes_of([f"w{word}" for word in form.words])
-        lists = [self._list(key) for key in keys]
-        sizes = [rows.stop - rows.start for rows in lists]
-        if not min(sizes):
+        lists = sorted((self._list(key) for key in keys), key=_size)
+        if not _size(lists[0]):
             return _NOTHING
-        order = np.argsort(sizes, kind="stable")
-        first = self._read(keys[order[0]])
-        if len(keys) > 1:
-            if sizes[order[0]] > HEAD:
-                first = self._read(pair_keys(keys[order[:1]], keys[order[1:2]])[0])
-            else:
-                first = lists[order[0]]
-        entities, weights = self._entities[first], self._weights[first]
-        if sizes[order[0]] > HEAD:  # what is known by this name need not be in a head
-            entities = np.union1d(entities, known).astype(np.int32)
-            weights = np.full(len(entities), _MOST, np.uint8)
-            order = np.append(order[:1], order)
-        for place in order[1:].tolist():
-            entities, weights = self._also_in(lists[place], entities, weights)
-        letters = np.maximum(_MOST + 1 - weights.astype(np.float32), form.num_letters)
-        return Matches(entities, np.full(len(entities), WORDS, np.int8), np.float32(form.num_letters) / letters)
+        if _size(lists[0]) <= HEAD:
+            entities = self._entities[lists[0]]
+        else:
+            rarest = keys[np.argsort([_size(self._list(key)) for key in keys], kind="stable")]
+            key = pair_keys(rarest[:1], rarest[1:2])[0] if len(keys) > 1 else keys[0]
+            entities = np.union1d(self._entities[self._read(key)], known).astype(np.int32)
+        weights = np.full(len(entities), _MOST, np.uint8)
+        for rows in lists:
+            is_there, theirs = self._in_list(rows, entities)
+            entities, weights = entities[is_there], np.minimum(weights, theirs)[is_there]
+        letters = np.maximum(_MOST + 1 - weights.astype(np.int64), form.num_letters)
+        return _matches(entities, WORDS, (form.num_letters / letters).astype(np.float32))
 
     def sharing(self, surface: str, entities: _Ints) -> Matches:
-        """Those of some entities, rising, that have a word of the surface in their names."""
-        form = form_of(surface[:LONGEST_NAME])
+        """Those of some entities that have a word of the surface in their names."""
+        form = self._form(surface[:LONGEST_NAME])
         letters = np.zeros(len(entities), np.float32)
         for word in form.words:
-            rows = self._list(np.uint64(hash64(f"w{word}")))
-            theirs = self._entities[rows]
-            if len(theirs):
-                places = np.minimum(np.searchsorted(theirs, entities), len(theirs) - 1)
-                letters += (theirs[places] == entities) * np.float32(len(word))
+            is_there, _ = self._in_list(self._list(np.uint64(hash64(f"w{word}"))), entities)
+            letters += is_there * np.float32(len(word))
         is_found = letters > 0
-        strengths = letters[is_found] / max(form.num_letters, 1)
-        return Matches(entities[is_found].astype(np.int32), np.full(len(strengths), WORDS, np.int8), strengths)
+        return _matches(entities[is_found], WORDS, letters[is_found] / np.float32(max(form.num_letters, 1)))
 
-    def _also_in(
-        self, rows: slice, entities: npt.NDArray[np.int32], weights: npt.NDArray[np.uint8]
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    def _in_list(self, rows: slice, entities: npt.NDArray[Any]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint8]]:
+        """Which entities are in a list, and with what weights."""
         theirs = self._entities[rows]
+        if not len(theirs):
+            return np.zeros(len(entities), bool), np.zeros(len(entities), np.uint8)
         places = np.minimum(np.searchsorted(theirs, entities), len(theirs) - 1)
-        is_there = theirs[places] == entities
-        return entities[is_there], np.minimum(weights[is_there], self._weights[rows][places[is_there]])
+        return theirs[places] == entities, self._weights[rows][places]
 
-    def _typos(self, squeezed: str) -> Matches:
+    def _typos(self, squeezed: str) -> Iterator[Matches]:
         if len(squeezed) < MIN_TYPO_LENGTH:
-            return _NOTHING
+            return
+        middle = len(squeezed) // 2  # a swap here changes both halves
+        yield self._listed(
+            f"={squeezed[: middle - 1]}{squeezed[middle]}{squeezed[middle - 1]}{squeezed[middle + 1 :]}", TYPO
+        )
         keys = hashes_of(list(half_keys(squeezed)))
         starts, ends = np.searchsorted(self._halves, keys), np.searchsorted(self._halves, keys, "right")
-        short = [slice(start, end) for start, end in zip(starts, ends, strict=True) if end - start <= HEAD]
+        short = [slice(start, end) for start, end in zip(starts, ends, strict=True) if end - start <= MAX_COMPARED]
         rows = np.unique(np.concatenate([self._rows[:0], *(self._rows[each] for each in short)])).astype(np.int64)
-        names = self._names.take(rows)
-        typos = [row for row, name in zip(rows.tolist(), names, strict=True) if is_typo(squeezed, squeeze(fold(bare_title(name))))]
+        names = [squeeze(fold(bare_title(name))) for name in self._names.take(rows)]
+        typos = [row for row, name in zip(rows.tolist(), names, strict=True) if is_typo(squeezed, name)]
         pairs = self._names.entities_of(np.array(typos, np.int64), min_share=MIN_SHARE)
-        strength = np.float32(1 - 1 / len(squeezed))
-        return Matches(
-            pairs.entity.astype(np.int32), np.full(len(pairs.entity), TYPO, np.int8), strength * pairs.prior
-        )
+        yield _matches(pairs.entity, TYPO, np.float32(1 - 1 / len(squeezed)) * pairs.prior)
+
+
+def _matches(entities: npt.NDArray[Any], kind: int, strengths: npt.NDArray[np.float32]) -> Matches:
+    return Matches(entities.astype(np.int32), np.full(len(entities), kind, np.int8), strengths)
+
+
+def _size(rows: slice) -> int:
+    return int(rows.stop - rows.start)

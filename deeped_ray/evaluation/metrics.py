@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 ErrorKind = Literal[
     "outside_kb",  # the gold entity is not in the knowledge base
     "unknown_name",  # the name has no candidates at all
-    "not_a_candidate",  # the gold entity is not among the candidates by prior
+    "not_a_candidate",  # no source offers the gold entity
     "pruned",  # it was, and was not kept
     "prior_misled",  # it was kept, and lost to an entity of no lower prior
     "context_misled",  # it was kept, and lost to an entity of lower prior
@@ -72,7 +72,8 @@ def judge(mention: Mention, answer: Prediction, first: Sequence[PriorCandidate],
         return Outcome(bool(answer.candidates), False, "outside_kb", None, 0)
     title = catalogue.title(gold_id)
     kept = {candidate.title: candidate.prior for candidate in answer.candidates}
-    prior = next((candidate.prior for candidate in first if candidate.entity_id == gold_id), None)
+    # a source other than the prior may have found it
+    prior = next((candidate.prior for candidate in first if candidate.entity_id == gold_id), kept.get(title))
     with_text = [c.entity_id for c in first if catalogue.num_words[c.entity_id]] or [c.entity_id for c in first]
     text_chance = 1 / len(with_text) if gold_id in with_text else 0.0
     is_correct = answer.entity is not None and answer.entity.title == title

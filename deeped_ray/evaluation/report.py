@@ -27,9 +27,6 @@ class EvaluationConfig:
     dataset: Annotated[tuple[str, ...], f"annotated documents, repeatable; default: mini:test. {SPECS}.", FLAG] = ()
     candidates: Annotated[tuple[str, ...], "external candidate lists: ppr:FILE", FLAG] = ()
     model: Annotated[Literal["all", "prior", "local", "global"], "which linker to score", FLAG] = "all"
-    resembling: Annotated[
-        bool, "local and global: give names that are not known the entities whose names resemble them"
-    ] = True
     all_seeds: Annotated[
         bool, "score every seed of the training run too. Shows mean and 95% interval over seeds.", JOB_FLAG
     ] = False
@@ -124,9 +121,7 @@ def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
     """Every model on every data set."""
     documents = {dataset: read_dataset(dataset) for dataset in config.datasets}
     CandidateLists(config.candidates).check(itertools.chain.from_iterable(documents.values()))
-    linkers = {
-        model: Linker.open(kb, model, lists=config.candidates, resembling=config.resembling) for model in config.models
-    }
+    linkers = {model: Linker.open(kb, model, lists=config.candidates) for model in config.models}
     reports = [
         evaluate_linker(linker, documents[dataset], dataset=dataset, model=model, explain=config.explain)
         for dataset in documents
@@ -196,10 +191,7 @@ def _candidates_sha256(
     digest = hashlib.sha256()
     for document, first in zip(documents, firsts, strict=True):
         for mention, candidates in zip(document.mentions, first, strict=True):
-            known = [
-                candidate for candidate in candidates if candidate.prior
-            ]  # entities found by resemblance have none
-            rows = [(catalogue.title(candidate.entity_id), round(candidate.prior, 6)) for candidate in known]
+            rows = [(catalogue.title(candidate.entity_id), round(candidate.prior, 6)) for candidate in candidates]
             digest.update(json.dumps([document.surface(mention), rows]).encode())
     return digest.hexdigest()
 

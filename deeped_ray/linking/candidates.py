@@ -15,11 +15,12 @@ from deeped_ray.text import tokenize
 from deeped_ray.types import DeepEdError, Mention, require_at_least
 
 _WORDS_PER_PAUSE = 2000
+MAX_KEPT = 127
 
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateConfig:
-    """Candidates and contexts; the paper's values."""
+    """Candidates and contexts. The paper's: `sources: prior`, `evidence: prior`."""
 
     context_words: Annotated[int, "K: context words with a vector, half on each side of the mention"] = 100
     first_candidates: Annotated[int, "entities taken by prior before the context is looked at"] = 30
@@ -33,6 +34,10 @@ class CandidateConfig:
         "and how many more: by name, context and document together, 8 unless set;"
         " with `sources: prior` by similarity to the averaged context, 3 unless set (paper)",
     ] = None
+    evidence: Annotated[
+        Literal["all", "prior"],
+        "what f is given beside the belief: p(e|m), name, context, document and links, or p(e|m) alone (paper)",
+    ] = "all"
     coreference: Annotated[
         Literal["words", "substring", "none"],
         "give a person's short name the candidates of the full name: matched by words (paper) or by substring (deep-ed)",
@@ -45,6 +50,13 @@ class CandidateConfig:
         require_at_least(0, self, "kept_by_prior", "kept_by_context")
         if not 1 <= self.num_candidates <= self.first_candidates:
             raise DeepEdError("`kept_by_prior` plus `kept_by_context` must be 1 to `first_candidates`.")
+        if self.num_candidates > MAX_KEPT:  # the kernels count candidates in a byte
+            raise DeepEdError(f"`kept_by_prior` plus `kept_by_context` must be at most {MAX_KEPT}.")
+
+    @property
+    def retrieves(self) -> bool:
+        """Whether more than the prior is asked."""
+        return "all" in (self.sources, self.evidence)
 
     @property
     def num_candidates(self) -> int:

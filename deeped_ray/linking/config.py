@@ -12,14 +12,12 @@ Variant = Literal["paper", "deep-ed"]
 VARIANTS: dict[Variant, dict[str, Any]] = {
     "paper": {
         "belief": "probability",
-        "hidden_layers": 2,
         "drops_last_word": False,
         "excludes_receiver": True,
         "counts_itself": False,
     },
     "deep-ed": {
         "belief": "log",
-        "hidden_layers": 1,
         "drops_last_word": True,
         "excludes_receiver": False,
         "counts_itself": True,
@@ -32,12 +30,11 @@ class ModelConfig:
     """The model's shape."""
 
     variant: Annotated[
-        Variant, "whom to follow where text and code of the paper differ; sets the next five options"
+        Variant, "whom to follow where text and code of the paper differ; sets the next four options"
     ] = "deep-ed"
     belief: Annotated[
         Literal["probability", "log"] | None, "what f is given of a belief: probability (paper) or logarithm (deep-ed)"
     ] = None
-    hidden_layers: Annotated[int | None, "hidden layers of f: 2 (paper) or 1 (deep-ed)"] = None
     drops_last_word: Annotated[bool | None, "keep R - 1 context words, not R (deep-ed)"] = None
     excludes_receiver: Annotated[bool | None, "leave a mention's own message out of those sent to it (paper)"] = None
     counts_itself: Annotated[bool | None, "weight pairs of mentions by 2/n (deep-ed), not 2/(n-1)"] = None
@@ -50,12 +47,9 @@ class ModelConfig:
     unary: Annotated[
         Literal["context", "score"], "what a mention itself says of its candidates: Psi, or Psi and prior together"
     ] = "context"
-    evidence: Annotated[
-        Literal["all", "prior"],
-        "what f is given beside belief and p(e|m): the name, the document and the hyperlinks, or nothing (paper)",
-    ] = "all"
     forms: Annotated[Literal["full", "diagonal"], "A, B, C as full matrices, or as diagonals (paper)"] = "full"
-    hidden_units: Annotated[int, "hidden units of f"] = 100
+    hidden_layers: Annotated[int, "hidden layers of f: 2 (paper); deep-ed has 1"] = 2
+    hidden_units: Annotated[int, "hidden units of each"] = 100
     psi_scale: Annotated[float, "factor on Psi and Phi at the start; vectors of unit length make them small"] = 3.0
     max_norm: Annotated[float, "norm to which each weight tensor of f is cut back after a step; 0: never"] = 0.0
 

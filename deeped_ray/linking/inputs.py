@@ -14,7 +14,6 @@ from deeped_ray.corpus.cooccurrence import GRAPH, WordCounts
 from deeped_ray.corpus.priors import MentionTable, PriorCandidate
 from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.embeddings.name_index import NameIndex
-from deeped_ray.embeddings.name_search import NameSearch
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.base import KnowledgeBase
@@ -22,17 +21,15 @@ from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
 from deeped_ray.linking.coreference import share_person_candidates
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, open_detector
-from deeped_ray.linking.encoding import EncodedDocument, encode_document
+from deeped_ray.linking.encoding import EncodedDocument, Scalar, encode_document
 from deeped_ray.linking.mention_counts import MentionCounts
-from deeped_ray.linking.retrieval import NUM_EVIDENCE, Retriever, keep
 from deeped_ray.linking.pace import Pause, no_pause
+from deeped_ray.linking.retrieval import NUM_EVIDENCE, Kept, Retriever
 from deeped_ray.types import Document, Mention
 
 # Differs from the paper: belief propagation grows with the square of the mentions, so longer documents are linked in
 # windows of this many, each mention in the window where it stands farthest from the rim.
 MAX_JOINT_MENTIONS = 100
-SECONDS_PER_SEARCH = 0.001
-"""Looking for names that resemble an unknown one takes about as long at 520,000 entities."""
 
 
 class Window(NamedTuple):
@@ -53,10 +50,8 @@ class LinkerInputs:
         *,
         lists: CandidateLists | None = None,
         counts: Path | None = None,
-        names: NameSearch | None = None,
     ) -> None:
-        """`names` proposes entities for mentions that the prior does not know."""
-        self._kb, self.config, self.names = kb, config, names
+        self._kb, self.config = kb, config
         corpus = kb.open("corpus")
         self.mentions = MentionTable(corpus)
         self.lists = lists or CandidateLists([])
@@ -80,18 +75,29 @@ class LinkerInputs:
     def open_detector(self, config: DetectionConfig) -> Detector | SpacyDetector:
         return open_detector(self._kb.open("corpus"), config)
 
-    def first_candidates(
-        self,
-        document: Document,
-        *,
-        number: int | None = None,
-        known: KnownWords | None = None,
-        pause: Pause = no_pause,
-    ) -> list[list[PriorCandidate]]:
-        """For every mention the best candidates by prior, before the context is looked at.
+    @functools.cached_property
+    def retriever(self) -> Retriever:
+        graph = WordCounts(self._kb.open("corpus"), GRAPH)
+        names, index = NameIndex.open(self._kb), EntityIndex.open(self._kb)
+        return Retriever(names, index, graph, self.catalogue, self.entity_vectors)
 
-        `number` is a training document's, whose own annotations must not speak for it. Entities whose names resemble a
-        mention that is not known have a prior of 0. `known` are the words of the document, if they are at hand.
+    def open_all(self) -> None:
+        """Open now what is opened when it is first asked for."""
+        _ = self.words, self.entity_vectors
+        if self.config.retrieves:
+            _ = self.retriever
+
+    @property
+    def num_evidence(self) -> int:
+        """What f is given beside belief and prior."""
+        return NUM_EVIDENCE if self.config.evidence == "all" else 0
+
+    def first_candidates(
+        self, document: Document, *, number: int | None = None, pause: Pause = no_pause
+    ) -> list[list[PriorCandidate]]:
+        """For every mention the best candidates by prior, before anything else is looked at.
+
+        `number` is a training document's, whose own annotations must not speak for it.
         """
         listed = [self._listed(document, mention, number) for mention in document.mentions]
         surfaces = [document.surface(mention) for mention in document.mentions]
@@ -105,23 +111,7 @@ class LinkerInputs:
             found = [
                 theirs if candidates is None else candidates for theirs, candidates in zip(shared, listed, strict=True)
             ]
-        unknown = [i for i, candidates in enumerate(found) if not candidates and listed[i] is None]
-        if self.names is not None and unknown:
-            known = known or KnownWords(document.text, self.words, pause)
-            pause(len(unknown) * SECONDS_PER_SEARCH)
-            for i in unknown:
-                found[i] = self._resembling(document, document.mentions[i], known)
-                pause()
         return [candidates[: self.config.first_candidates] for candidates in found]
-
-    def _resembling(self, document: Document, mention: Mention, known: KnownWords) -> list[PriorCandidate]:
-        """Of the entities whose names resemble a mention, those nearest to its context."""
-        assert self.names is not None
-        rows = known.around(mention, num_words=self.config.context_words)
-        context = self.words.vectors[rows].sum(axis=0)
-        surface, count = document.surface(mention), self.config.num_candidates
-        similar = self.names.similar_names(surface, context, self.entity_vectors, count=count)
-        return [PriorCandidate(each.entity_id, 0.0, 0.0) for each in similar]
 
     def _listed(self, document: Document, mention: Mention, number: int | None) -> list[PriorCandidate] | None:
         """Candidates of an external list, if there is one for the mention."""
@@ -146,9 +136,9 @@ class LinkerInputs:
         if not document.mentions:
             return
         known = KnownWords(document.text, self.words, pause)
-        firsts = self.first_candidates(document, number=number, known=known, pause=pause)
+        firsts = self.first_candidates(document, number=number, pause=pause)
         for window in windows_of(document.mentions):
-            yield window, self._encode(document, firsts, window, known, insert_gold=insert_gold)
+            yield window, self._encode(document, firsts, window, known, insert_gold=insert_gold, pause=pause)
 
     def _encode(
         self,
@@ -158,54 +148,66 @@ class LinkerInputs:
         known: KnownWords,
         *,
         insert_gold: bool,
+        pause: Pause,
     ) -> EncodedDocument:
         mentions = [document.mentions[i] for i in window.mentions]
         firsts = [all_firsts[i] for i in window.mentions]
         contexts = [known.around(mention, num_words=self.config.context_words) for mention in mentions]
         golds = [self.catalogue.find_gold(mention) for mention in mentions]
-        if self.config.sources == "all":
-            return self._retrieve(document, mentions, firsts, contexts, golds, window)
-        chosen = select_candidates(firsts, contexts, self.words.vectors, self.entity_vectors, self.config)
-        if insert_gold:
-            for kept, first, gold_id in zip(chosen, firsts, golds, strict=True):
-                lost = [c for c in first if c.entity_id == gold_id and c not in kept]
-                kept[len(kept) - len(lost) :] = lost
-        entities = [[candidate.entity_id for candidate in candidates] for candidates in chosen]
-        priors = [[candidate.prior for candidate in candidates] for candidates in chosen]
-        gold = [
-            row.index(id_) if is_answered and id_ in row else -1
-            for row, id_, is_answered in zip(entities, golds, window.is_answered, strict=True)
-        ]
-        return encode_document(contexts, entities, priors, gold)
-
-
-    @functools.cached_property
-    def retriever(self) -> Retriever:
-        graph = WordCounts(self._kb.open("corpus"), GRAPH)
-        return Retriever(
-            NameIndex.open(self._kb), EntityIndex.open(self._kb), graph, self.catalogue, self.entity_vectors
+        asked = [gold if is_answered else None for gold, is_answered in zip(golds, window.is_answered, strict=True)]
+        if not self.config.retrieves:
+            chosen = select_candidates(firsts, contexts, self.words.vectors, self.entity_vectors, self.config)
+            if insert_gold:
+                _insert_gold(chosen, firsts, golds)
+            entities = [[candidate.entity_id for candidate in candidates] for candidates in chosen]
+            priors = [[candidate.prior for candidate in candidates] for candidates in chosen]
+            return encode_document(contexts, entities, priors, _places(asked, entities))
+        kept = self._retrieve(document, mentions, firsts, contexts, pause)
+        entities, priors = (
+            [row.tolist() for row in _split(column, kept.counts)] for column in (kept.entity, kept.prior)
         )
+        evidence = kept.evidence[:, : self.num_evidence]
+        places = _places(asked, entities)
+        return encode_document(contexts, entities, priors, places, evidence=evidence, sources=kept.sources)
 
-    @property
-    def num_evidence(self) -> int:
-        return NUM_EVIDENCE if self.config.sources == "all" else 0
-
-    def _retrieve(self, document, mentions, firsts, contexts, golds, window) -> EncodedDocument:
+    def _retrieve(
+        self,
+        document: Document,
+        mentions: Sequence[Mention],
+        firsts: Sequence[list[PriorCandidate]],
+        contexts: Sequence[npt.NDArray[np.int64]],
+        pause: Pause,
+    ) -> Kept:
         sums = np.zeros((len(mentions), self.entity_vectors.shape[1]), np.float32)
         for row, context in zip(sums, contexts, strict=True):
             row[:] = self.words.vectors[context].sum(axis=0)
-        surfaces = [document.surface(mention) for mention in mentions]
-        is_listed = [self.lists.find(document, mention) is not None for mention in mentions]
-        pool = self.retriever.pool(surfaces, firsts, sums, is_listed)
-        kept = keep(pool, surfaces, self.catalogue.titles, by_prior=self.config.kept_by_prior, by_score=self.config.kept_by_context)
-        ends = np.cumsum(kept.counts)
-        entities = [each.tolist() for each in np.split(kept.entity, ends[:-1])]
-        priors = [each.tolist() for each in np.split(kept.prior, ends[:-1])]
-        gold = [
-            row.index(id_) if is_answered and id_ in row else -1
-            for row, id_, is_answered in zip(entities, golds, window.is_answered, strict=True)
-        ]
-        return encode_document(contexts, entities, priors, gold, evidence=kept.evidence, sources=kept.sources)
+        return self.retriever.candidates(
+            [document.surface(mention) for mention in mentions],
+            firsts,
+            sums,
+            [self.config.sources == "prior" or self.lists.find(document, mention) is not None for mention in mentions],
+            by_prior=self.config.kept_by_prior,
+            by_score=self.config.num_candidates - self.config.kept_by_prior,
+            pause=pause,
+        )
+
+
+def _insert_gold(
+    chosen: Sequence[list[PriorCandidate]], firsts: Sequence[list[PriorCandidate]], golds: Sequence[int | None]
+) -> None:
+    """Put the gold entity last where pruning lost it."""
+    for kept, first, gold_id in zip(chosen, firsts, golds, strict=True):
+        lost = [c for c in first if c.entity_id == gold_id and c not in kept]
+        kept[len(kept) - len(lost) :] = lost
+
+
+def _places(golds: Sequence[int | None], entities: Sequence[Sequence[int]]) -> list[int]:
+    """Where the gold entity stands among the candidates; -1 if it is not among them."""
+    return [row.index(gold) if gold in row else -1 for gold, row in zip(golds, entities, strict=True)]
+
+
+def _split(column: npt.NDArray[Scalar], counts: npt.NDArray[np.int64]) -> list[npt.NDArray[Scalar]]:
+    return np.split(column, np.cumsum(counts)[:-1])
 
 
 def windows_of(mentions: Sequence[Mention], *, size: int | None = None) -> list[Window]:

@@ -115,6 +115,17 @@ def dots(x, y, result) -> None:  # type: ignore[no-untyped-def]
 
 
 @_compiled
+def row_dots(vectors, rows, queries, which, result) -> None:  # type: ignore[no-untyped-def]
+    """vectors[rows[k]]' queries[which[k]]: gathered products without a copy of the rows."""
+    for k in range(len(rows)):
+        row, query = rows[k], which[k]
+        total = np.float32(0)
+        for each in range(vectors.shape[1]):
+            total += vectors[row, each] * queries[query, each]
+        result[k] = total
+
+
+@_compiled
 def attend(  # type: ignore[no-untyped-def]
     a_scores, b_scores, candidates, num_candidates, context, num_words, R, psi, beta, strongest
 ) -> None:

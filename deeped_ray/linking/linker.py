@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.embeddings.name_search import NameSearch
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, Part
 from deeped_ray.linking.candidate_lists import CandidateLists
@@ -21,6 +20,7 @@ from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetecto
 from deeped_ray.linking.encoding import EncodedDocument
 from deeped_ray.linking.inputs import LinkerInputs, Window
 from deeped_ray.linking.pace import Pause, no_pause, num_threads
+from deeped_ray.linking.retrieval import SOURCES
 from deeped_ray.linking.scoring import LOWEST, FittedModel, Scored, log_softmax
 from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Prediction
 from deeped_ray.types import LinkerKind as LinkerKind
@@ -28,7 +28,7 @@ from deeped_ray.types import LinkerKind as LinkerKind
 MENTION_COUNTS = "mention_counts.parquet"
 NO_CANDIDATES = "no entity is known by this name"
 NOTHING_RESEMBLES = "no entity is known by this name, or by one that resembles it"
-ALL_BY_PRIOR = CandidateConfig(kept_by_prior=30, kept_by_context=0)
+ALL_BY_PRIOR = CandidateConfig(sources="prior", evidence="prior", kept_by_prior=30, kept_by_context=0)
 # with fewer documents, sharing them out costs more than it saves
 LEAST_TO_SHARE = 16
 DIGITS = 6
@@ -54,7 +54,7 @@ class Linker:
         self.inputs = inputs
         self.unit = unit
         self._detection = detection or DetectionConfig()
-        self._no_candidates = NOTHING_RESEMBLES if inputs.names else NO_CANDIDATES
+        self._no_candidates = NOTHING_RESEMBLES if inputs.config.sources == "all" else NO_CANDIDATES
         self._num_threads = num_threads()
         self.model = model
 
@@ -65,13 +65,11 @@ class Linker:
         kind: LinkerKind = "global",
         *,
         lists: Sequence[str] = (),
-        resembling: bool = True,
         detection: DetectionConfig | None = None,
     ) -> "Linker":
         """The linker of a knowledge base.
 
-        `lists` are external candidate lists, `ppr:FILE`. With `resembling`, an unknown name gets the entities whose names
-        resemble it. `detection` sets how mentions are found in raw text.
+        `lists` are external candidate lists, `ppr:FILE`. `detection` sets how mentions are found in raw text.
         """
         kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(kb)
         if kind == "prior":
@@ -79,10 +77,9 @@ class Linker:
             inputs = LinkerInputs(kb, ALL_BY_PRIOR, lists=CandidateLists(lists), counts=counts)
             return cls(inputs, None, detection=detection)
         part = kb.open("linker")
-        config = CandidateConfig(**part.config["candidates"])
-        names = NameSearch.open(kb) if resembling and "index" in kb else None
-        counts = part.path / MENTION_COUNTS
-        inputs = LinkerInputs(kb, config, lists=CandidateLists(lists), counts=counts, names=names)
+        # linkers that were trained before there were other sources have none of the two settings
+        config = CandidateConfig(**{"sources": "prior", "evidence": "prior", **part.config["candidates"]})
+        inputs = LinkerInputs(kb, config, lists=CandidateLists(lists), counts=part.path / MENTION_COUNTS)
         return cls._fitted(part, kind, inputs, weights_path(part.path, kind), detection=detection)
 
     @classmethod
@@ -112,7 +109,8 @@ class Linker:
             )
         part.check(weights.relative_to(part.path).as_posix())
         dimension = inputs.words.vectors.shape[1]
-        model = FittedModel.load(weights, kind, ModelConfig(**part.config["model"]), dimension=dimension)
+        config = ModelConfig(**part.config["model"])
+        model = FittedModel.load(weights, kind, config, dimension=dimension, num_evidence=inputs.num_evidence)
         training = part.config["training"]
         unit = training["margin"] if training["loss"] == "margin" else 1.0
         return cls(inputs, model, detection=detection, unit=unit)
@@ -216,10 +214,11 @@ class Linker:
             if not num:
                 yield place, Prediction(*span, reason=self._no_candidates)
                 continue
+            sources = [SOURCES[source] for source in encoded.sources[i, :num].tolist()]
             entities, *scores = (each if each is not None else [None] * num for each in row)
             candidates = [
                 Candidate(titles[e], page_ids[e], urls[e], *parts)
-                for e, *parts in zip(entities[:num], *scores, strict=False)
+                for e, *parts in zip(entities[:num], *scores, sources, strict=False)
             ]
             candidates.sort(key=lambda candidate: -candidate.score)
             yield place, Prediction(*span, tuple(candidates), attended[i], support[i])

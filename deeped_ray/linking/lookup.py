@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.embeddings.name_search import NameSearch
+from deeped_ray.embeddings.name_index import EQUALS, KINDS, NameIndex
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.types import DeepEdError
@@ -18,6 +18,10 @@ from deeped_ray.types import DeepEdError
 if TYPE_CHECKING:
     from deeped_ray.embeddings.index import EntityIndex
     from deeped_ray.embeddings.unseen import TextEmbedder
+
+
+_LIKENESS = np.array([1.0, 0.95, 0.6, 0.8, 1.0, 0.5], np.float32)
+"""What a full match of each kind counts: equals, words, initials, inflection, typo, part."""
 
 
 class UnknownEntityError(DeepEdError):
@@ -51,7 +55,9 @@ class RelatedEntity(Entity):
 @dataclass(frozen=True, slots=True)
 class NamedEntity(Entity):
     resemblance: float
-    """How much its title, or a redirect to it, resembles the name: from 0 to 1."""
+    """How much one of its names resembles the given one: from 0 to 1."""
+    match: str
+    """How: equals, words, initials, inflection, typo or part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +98,8 @@ class Lookup:
         return MentionTable(self._corpus)
 
     @functools.cached_property
-    def _names(self) -> NameSearch:
-        return NameSearch.open(self._kb)
+    def _names(self) -> NameIndex:
+        return NameIndex.open(self._kb)
 
     @functools.cached_property
     def _vectors(self) -> npt.NDArray[np.float32]:
@@ -134,9 +140,18 @@ class Lookup:
     name = mention  # the old name
 
     def resembling(self, name: str, *, count: int = 10) -> list[NamedEntity]:
-        """Entities whose title, or a redirect to them, resembles a name; the most similar first."""
-        found = self._names.find(name, count=count)
-        return [NamedEntity(*self._entity(each.entity_id), each.resemblance) for each in found]
+        """Entities with a title, redirect or anchor that resembles a name; the most similar first, then the most linked."""
+        found = self._names.find(name)
+        likeness = np.minimum(_LIKENESS[found.kinds] * np.where(found.kinds == EQUALS, 1, found.strengths), 1)
+        order = np.lexsort((found.entities, -self.catalogue.num_links[found.entities], -likeness.round(3)))
+        best = {int(found.entities[row]): row for row in reversed(order.tolist())}
+        rows = sorted(best.values(), key=order.tolist().index)[:count]
+        return [
+            NamedEntity(
+                *self._entity(int(found.entities[row])), round(float(likeness[row]), 3), KINDS[found.kinds[row]]
+            )
+            for row in rows
+        ]
 
     def related(self, titles: str | Sequence[str] = (), text: str = "", *, count: int = 10) -> list[RelatedEntity]:
         """The entities nearest to an entity, to a text, or to a mix of several, without the given ones."""

@@ -107,7 +107,6 @@ class LinkerModel(nn.Module):
 
 def _f(config: ModelConfig, num_evidence: int) -> nn.Sequential:
     """rho from evidence, log prior and what else is known of a candidate."""
-    assert config.hidden_layers is not None
     widths = [2 + num_evidence, *[config.hidden_units] * config.hidden_layers]
     hidden = [layer for sizes in itertools.pairwise(widths) for layer in (nn.Linear(*sizes), nn.ReLU())]
     return nn.Sequential(*hidden, nn.Linear(config.hidden_units, 1))

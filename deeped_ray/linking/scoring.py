@@ -144,7 +144,6 @@ def weight_shapes(
     """Name -> shape of every weight that training saves."""
     form = (dimension,) if config.forms == "diagonal" else (dimension, dimension)
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_form_names(kind), form)
-    assert config.hidden_layers is not None
     widths = [2 + num_evidence, *[config.hidden_units] * config.hidden_layers, 1]
     for function in "fg" if _has_g(kind, config) else "f":
         for place, (width, next_width) in enumerate(itertools.pairwise(widths)):
@@ -163,7 +162,6 @@ def _has_g(kind: ModelKind, config: ModelConfig) -> bool:
 
 
 def _layers(weights: Mapping[str, Floats], function: str, config: ModelConfig) -> list[tuple[Floats, Floats]]:
-    assert config.hidden_layers is not None
     names = [f"{function}.{2 * place}" for place in range(config.hidden_layers + 1)]
     return [(weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in names]
 

@@ -57,10 +57,19 @@ def describe(prediction: Prediction, *, num_words: int, style: Style = PLAIN) ->
         return head
     words = ", ".join(f"{word} {weight:.2f}" for word, weight in prediction.attended[:num_words])
     rows = [
-        (c.title, c.prior, c.local, "" if c.coherence is None else f"{c.coherence:.3f}", c.score, c.probability)
+        (
+            c.title,
+            c.source,
+            c.prior,
+            c.local,
+            "" if c.coherence is None else f"{c.coherence:.3f}",
+            c.score,
+            c.probability,
+        )
         for c in prediction.candidates
     ]
-    columns = table(["candidate", "prior", "local", "coherence", "score", "probability"], rows, style=style)
+    headers = ["candidate", "source", "prior", "local", "coherence", "score", "probability"]
+    columns = table(headers, rows, style=style)
     return "\n".join(
         [head, *([f"  attended words: {words}"] if words else []), *(f"  {line}" for line in columns.splitlines())]
     )

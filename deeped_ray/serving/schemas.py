@@ -117,9 +117,10 @@ class EntityScore(Entity):
 
     probability: float
     score: float
-    prior: float = Field(description="p(e|m); 0 if it was found because its name resembles the mention")
+    prior: float = Field(description="p(e|m); 0 if another source found it")
     local: float = Field(description="what the attended context words say")
     coherence: float | None = Field(description="belief after all mentions are weighed together")
+    source: str = Field(description="where it came from: prior, name (how it matches), longer name, document, context")
 
 
 class AttendedWord(BaseModel):
@@ -194,6 +195,7 @@ class Sense(Entity):
 
 class Resembling(Entity):
     resemblance: float
+    match: str = Field(description="how the names match: equals, words, initials, inflection, typo, part")
 
 
 class MentionReply(BaseModel):

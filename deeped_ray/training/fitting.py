@@ -38,6 +38,7 @@ class Examples:
     """All that are annotated, also those whose gold entity is not a candidate."""
     word_vectors: npt.NDArray[np.float32]
     entity_vectors: npt.NDArray[np.float32]
+    num_evidence: int = 0
 
     @classmethod
     def of(
@@ -50,6 +51,7 @@ class Examples:
             num_dev_mentions=sum(len(document.mentions) for document in dev),
             word_vectors=inputs.words.vectors,
             entity_vectors=inputs.entity_vectors,
+            num_evidence=inputs.num_evidence,
         )
 
 
@@ -64,10 +66,9 @@ class Fit:
         self._name, self._examples, self._training, self._run = name, examples, training, run
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._rank, self._num_workers = _rank_and_world_size()
-        num_evidence = examples.train[0].evidence.shape[2] if examples.train else 0
-        self.model = LinkerModel(
-            name.kind, config, dimension=examples.word_vectors.shape[1], num_evidence=num_evidence
-        ).to(self._device)
+        dimension = examples.word_vectors.shape[1]
+        model = LinkerModel(name.kind, config, dimension=dimension, num_evidence=examples.num_evidence)
+        self.model = model.to(self._device)
         self._optimizer = _adam(self.model, training)
         if run.validations(name):
             run.restore(name, self.model, self._optimizer)

@@ -1,6 +1,6 @@
 """Fits the local and the global model with Ray Train.
 
-Reads the parts `corpus`, `words` and `vectors` and annotated documents, writes `linker`:
+Reads the parts `corpus`, `words`, `vectors` and `index` and annotated documents, writes `linker`:
 
     local.safetensors, global.safetensors       weights with the best validation accuracy, of the best seed
     seeds/local.0.safetensors, ...              of every seed
@@ -49,7 +49,6 @@ from deeped_ray.training.history import HISTORY, Validation, best_seed, read_his
 from deeped_ray.types import DeepEdError, Document
 
 logger = logging.getLogger(__name__)
-PARENTS = ("corpus", "words", "vectors")
 MAX_CPUS_PER_WORKER = 8
 
 
@@ -89,12 +88,13 @@ def train_linker(
         "model": asdict(model),
         "candidates": asdict(candidates),
     }
-    if kb.is_current("linker", config=recorded, parents=PARENTS):
+    parents = ("corpus", "words", "vectors", *(["index"] if candidates.retrieves else []))
+    if kb.is_current("linker", config=recorded, parents=parents):
         history = read_history(kb.open("linker").path / HISTORY)
     else:
-        with kb.write("linker", config=recorded, parents=PARENTS) as folder:
+        with kb.write("linker", config=recorded, parents=parents) as folder:
             job = _prepare(kb, training, model, candidates, folder)
-            run = resume.folder(kb, "train", [[kb.open(parent).id for parent in PARENTS], recorded])
+            run = resume.folder(kb, "train", [[kb.open(parent).id for parent in parents], recorded])
             history = _keep_best(_fit_on_ray(job, workers, run), training, folder)
         run.remove()
     return {**summarize(history), "history": str(kb.open("linker").path / HISTORY)}

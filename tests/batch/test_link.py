@@ -232,7 +232,7 @@ def test_a_document_at_which_linking_raises_is_reported_and_the_others_are_linke
 
 def test_a_knowledge_base_that_changes_meanwhile_is_noticed(mini_kb: KnowledgeBase) -> None:
     with pytest.raises(DeepEdError, match=r"The corpus part of .* changed while"):
-        partition_module._open_linker(mini_kb.location, (("corpus", "other"),), "prior", True, DetectionConfig())
+        partition_module._open_linker(mini_kb.location, (("corpus", "other"),), "prior", DetectionConfig())
 
 
 def test_workers_that_die_before_the_first_document_end_the_job(tmp_path: Path) -> None:

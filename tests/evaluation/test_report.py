@@ -30,14 +30,10 @@ def test_pruning_loses_gold_entities_only_where_there_is_pruning(reports: list[R
     assert local.gold_recall_kept <= local.result.gold_recall
 
 
-def test_names_that_resemble_add_candidates_to_those_of_the_prior(
-    mini_kb: KnowledgeBase, reports: list[Report]
-) -> None:
+def test_other_sources_add_candidates_to_those_of_the_prior(reports: list[Report]) -> None:
     prior, local, _ = reports
     assert local.result.gold_recall > prior.result.gold_recall
-    config = EvaluationConfig(dataset=("mini:dev",), model="local", resembling=False)
-    (without,) = evaluate(mini_kb, config)
-    assert without.result.gold_recall == prior.result.gold_recall
+    assert local.gold_recall_kept == local.result.gold_recall_kept > 0
 
 
 def test_the_hash_tells_candidates_apart_not_models(mini_kb: KnowledgeBase, reports: list[Report]) -> None:

@@ -7,6 +7,7 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
 from deeped_ray.types import DeepEdError, Mention
 
+PAPER = CandidateConfig(sources="prior", evidence="prior")
 TEXT = "rugby guitar the planet Queen chess bishop orchard"
 
 
@@ -31,7 +32,7 @@ def test_four_by_prior_and_three_by_context(words: Words) -> None:
     row = words.find("rugby")
     assert row is not None
     entity_vectors[[9, 7, 0]] = words.vectors[row]
-    (chosen,) = select_candidates([TEN], [np.array([row])], words.vectors, entity_vectors, CandidateConfig())
+    (chosen,) = select_candidates([TEN], [np.array([row])], words.vectors, entity_vectors, PAPER)
     # 0 is there by prior already; 4 is the first of those with equal similarity
     assert [candidate.entity_id for candidate in chosen] == [0, 1, 2, 3, 4, 7, 9]
 
@@ -50,7 +51,7 @@ def test_mentions_are_pruned_each_by_its_own_context(words: Words) -> None:
 
 def test_without_context_the_prior_decides(words: Words) -> None:
     entity_vectors = np.zeros((10, words.vectors.shape[1]), dtype=np.float32)
-    (chosen,) = select_candidates([TEN], [np.zeros(0, np.int64)], words.vectors, entity_vectors, CandidateConfig())
+    (chosen,) = select_candidates([TEN], [np.zeros(0, np.int64)], words.vectors, entity_vectors, PAPER)
     assert [candidate.entity_id for candidate in chosen] == list(range(7))
 
 

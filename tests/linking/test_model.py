@@ -172,7 +172,12 @@ def test_a_variant_sets_what_is_not_given() -> None:
     paper, code = ModelConfig(variant="paper"), ModelConfig(variant="deep-ed")
     assert (paper.kept_words("global"), code.kept_words("global")) == (25, 24)
     assert (paper.excludes_receiver, code.excludes_receiver) == (True, False)
-    assert [len(LinkerModel("local", config, dimension=5).f) for config in (paper, code)] == [5, 3]
+
+
+def test_f_has_the_layers_and_inputs_that_are_asked_for() -> None:
+    one, two = (LinkerModel("local", ModelConfig(hidden_layers=n), dimension=5, num_evidence=3).f for n in (1, 2))
+    assert (len(one), len(two)) == (3, 5)
+    assert two[0].in_features == 5  # Psi, prior and the rest
 
 
 def test_the_prior_can_take_part_in_the_unary_factor() -> None:

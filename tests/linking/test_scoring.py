@@ -28,11 +28,13 @@ def fitted(kind: ModelKind, settings: dict[str, Any]) -> tuple[LinkerModel, Fitt
     """The same random weights in both."""
     torch.manual_seed(3)
     config = ModelConfig(**settings)
-    model = LinkerModel(kind, config, dimension=5)
+    model = LinkerModel(kind, config, dimension=5, num_evidence=2)
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.5)
     weights = {name: weight.numpy() for name, weight in model.state_dict().items()}
-    assert {name: weight.shape for name, weight in weights.items()} == weight_shapes(kind, config, dimension=5)
+    assert {name: weight.shape for name, weight in weights.items()} == weight_shapes(
+        kind, config, dimension=5, num_evidence=2
+    )
     return model, FittedModel(kind, config, weights)
 
 
@@ -44,7 +46,7 @@ def scored(model: FittedModel, batch: Batch) -> list[Scored]:
 @pytest.mark.parametrize("kind", ["local", "global"])
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_linking_computes_what_training_does(settings: dict[str, Any], kind: ModelKind, seed: int) -> None:
-    batch = random_batch(B=3, n=6, S=4, K=9, least=0, seed=seed, dtype=torch.float32)
+    batch = random_batch(B=3, n=6, S=4, K=9, F=2, least=0, seed=seed, dtype=torch.float32)
     model, ours = fitted(kind, settings)
     with torch.inference_mode():
         expected = model(batch)
@@ -57,7 +59,7 @@ def test_linking_computes_what_training_does(settings: dict[str, Any], kind: Mod
 
 
 def test_support_is_what_a_change_of_the_answer_would_cost() -> None:
-    batch = random_batch(least=2, d=5, dtype=torch.float32)
+    batch = random_batch(least=2, d=5, F=2, dtype=torch.float32)
     model, ours = fitted("global", {})
     entities = batch.padded.entity_vectors
     scale = model.config.psi_scale * lbp.pairwise_scale(batch.is_candidate.any(dim=-1), counts_itself=True)

@@ -299,6 +299,7 @@ function candidateItem(candidate, _, all) {
     "div",
     { class: "name" },
     wikipediaLink(candidate),
+    ...(candidate.source === "prior" ? [] : [element("span", { class: "source" }, candidate.source)]),
     element("span", { class: "number" }, percent(candidate.probability)),
   );
   return element("li", { class: "candidate" }, name, element("dl", {}, ...bars));

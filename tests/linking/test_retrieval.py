@@ -1,0 +1,132 @@
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from deeped_ray.corpus.priors import PriorCandidate
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.linking import retrieval
+from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.encoding import EncodedDocument
+from deeped_ray.linking.inputs import LinkerInputs
+from deeped_ray.linking.retrieval import EVIDENCE, PRIOR, SOURCES, Pool
+from deeped_ray.types import DeepEdError, Document, Mention
+
+HOCKEY = "Montreal Canadiens and Toronto met for the Stanley Cup on the ice. The Canadiens won, said NHL officials."
+
+
+@pytest.fixture(scope="module")
+def inputs(corpus_kb: KnowledgeBase) -> LinkerInputs:
+    return LinkerInputs(corpus_kb, CandidateConfig())
+
+
+def document(text: str, *surfaces: str) -> Document:
+    starts = [text.index(surface) for surface in surfaces]
+    return Document("", text, tuple(Mention(i, i + len(s)) for i, s in zip(starts, surfaces, strict=True)))
+
+
+def encoded(inputs: LinkerInputs, asked: Document) -> EncodedDocument:
+    ((_, found),) = inputs.encode(asked)
+    return found
+
+
+def sources(inputs: LinkerInputs, asked: Document) -> list[dict[str, str]]:
+    """Of every mention: title -> source."""
+    found = encoded(inputs, asked)
+    return [
+        {
+            inputs.catalogue.title(int(found.entities[found.candidates[i, s]])): SOURCES[found.sources[i, s]]
+            for s in range(found.num_candidates[i])
+        }
+        for i in range(len(found))
+    ]
+
+
+def test_candidates_say_where_they_came_from(inputs: LinkerInputs) -> None:
+    asked = document("Montreal Canadeins of the NHL", "Montreal Canadeins", "NHL")
+    (misspelt, league) = sources(inputs, asked)
+    assert misspelt["Montreal Canadiens"] == "name: typo"
+    assert league["National Hockey League"] in ("prior", "name: initials")
+
+
+def test_a_longer_name_of_the_document_hands_on_its_entities(inputs: LinkerInputs) -> None:
+    asked = document(HOCKEY, "Montreal Canadiens", "Canadiens won")
+    (_, short) = sources(inputs, replace(asked, mentions=(asked.mentions[0], Mention(71, 80))))
+    assert "Montreal Canadiens" in short
+
+
+def test_no_mention_keeps_more_than_it_may(inputs: LinkerInputs) -> None:
+    found = encoded(inputs, document(HOCKEY, "Montreal", "Toronto", "Stanley Cup", "NHL"))
+    assert found.num_candidates.max() <= CandidateConfig().num_candidates == 12
+    assert found.evidence.shape == (*found.candidates.shape, retrieval.NUM_EVIDENCE)
+
+
+def test_candidates_do_not_depend_on_the_order_of_mentions(inputs: LinkerInputs) -> None:
+    asked = document(HOCKEY, "Montreal Canadiens", "Toronto", "Stanley Cup")
+    backwards = replace(asked, mentions=asked.mentions[::-1])
+    assert sources(inputs, asked) == sources(inputs, backwards)
+
+
+def test_the_paper_s_candidates_stay_available(corpus_kb: KnowledgeBase) -> None:
+    paper = LinkerInputs(corpus_kb, CandidateConfig(sources="prior", evidence="prior"))
+    found = encoded(paper, document("Canadeins of Montreal", "Canadeins", "Montreal"))
+    assert found.num_candidates[0] == 0  # the prior does not know the first
+    assert found.evidence.shape[2] == 0
+
+
+def test_evidence_about_the_prior_s_candidates_alone(corpus_kb: KnowledgeBase) -> None:
+    known = LinkerInputs(corpus_kb, CandidateConfig(sources="prior"))
+    found = sources(known, document("Canadeins of Montreal", "Canadeins", "Montreal"))
+    assert found[0] == {}
+    assert {*found[1].values()} == {"prior"}
+
+
+@pytest.mark.parametrize(
+    "surface", ["?", "x", "the", "\u0300", "x" * 2000, "東京", "a b c d e f g h i j k l m n", "\ufdfa", "1"]
+)
+def test_any_mention_gets_candidates_or_none(inputs: LinkerInputs, surface: str) -> None:
+    found = encoded(inputs, document(f"Montreal met {surface} on the ice", surface))
+    assert found.num_candidates[0] <= 12
+    assert np.isfinite(found.evidence).all()
+
+
+def make_pool(rows: Sequence[tuple[int, int, float, float]]) -> Pool:
+    """(mention, entity, prior, fit of the context)."""
+    mention, entity, prior, fit = zip(*rows, strict=True)
+    evidence = np.zeros((len(rows), len(EVIDENCE)), np.float32)
+    evidence[:, PRIOR], evidence[:, retrieval.CONTEXT_FIT] = prior, fit
+    return Pool(np.array(mention), np.array(entity), evidence)
+
+
+def test_the_best_by_prior_are_kept_and_then_the_best_by_score() -> None:
+    pool = make_pool([(0, 1, 0.9, 0), (0, 2, 0.1, 0), (0, 3, 0, 0.5), (0, 4, 0, 0.9), (2, 5, 0, 0.1)])
+    rows = retrieval._best(pool, 3, by_prior=1, by_score=1)
+    assert pool.entity[rows].tolist() == [1, 4, 5]
+
+
+def test_room_that_the_prior_leaves_goes_to_the_score() -> None:
+    pool = make_pool([(0, entity, 0, entity / 10) for entity in range(6)])
+    assert pool.entity[retrieval._best(pool, 1, by_prior=2, by_score=2)].tolist() == [5, 4, 3, 2]
+
+
+def test_shares_of_every_mention_add_up_to_one() -> None:
+    shares = retrieval._shares(np.array([1, 2, 3, 1000, -5], np.float32), np.array([0, 3]))
+    assert [shares[:3].sum(), shares[3:].sum()] == pytest.approx([1, 1])
+
+
+def test_longer_names_have_all_words_or_spell_the_acronym() -> None:
+    known = [PriorCandidate(1, 1.0, 1.0)]
+    surfaces = ["Chicago White Sox", "Sox", "IAEA", "International Atomic Energy Agency", "White House"]
+    assert retrieval._longer_names(surfaces, [known] * 5) == [[], [0], [3], [], []]
+    assert retrieval._longer_names(surfaces, [[]] * 5) == [[]] * 5  # they hand on what they have
+
+
+def test_an_index_of_other_vectors_is_named(corpus_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = corpus_kb.manifest()
+    manifest["parts"]["vectors"]["id"] = "another"
+    monkeypatch.setattr(corpus_kb, "manifest", lambda: manifest)
+    with pytest.raises(
+        DeepEdError, match=r"index part of .* was made from an older vectors part\. Run jobs/build_index"
+    ):
+        _ = LinkerInputs(corpus_kb, CandidateConfig()).retriever

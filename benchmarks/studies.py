@@ -50,8 +50,11 @@ from deeped_ray.types import Document
 BLUE, ORANGE = "tab:blue", "tab:orange"
 
 
-# the paper's form of A, B, C, with a thousand weights, in which small effects are seen best
-DIAGONAL = ModelConfig(forms="diagonal")
+# what the studies vary: the paper's candidates, and its form of A, B, C, with a thousand weights, in which small effects
+# are seen best
+PAPER = CandidateConfig(sources="prior", evidence="prior")
+DIAGONAL = ModelConfig(forms="diagonal", hidden_layers=1)
+FULL = ModelConfig(hidden_layers=1)
 
 
 class Variation(NamedTuple):
@@ -69,7 +72,7 @@ class Point(NamedTuple):
 
 
 def with_model(label: str, **options: Any) -> Variation:
-    return Variation(label, ModelConfig(**{"forms": "diagonal", **options}))
+    return Variation(label, ModelConfig(**{"forms": "diagonal", "hidden_layers": 1, **options}))
 
 
 STUDIES: dict[str, list[Variation]] = {
@@ -83,19 +86,19 @@ STUDIES: dict[str, list[Variation]] = {
     "product": [Variation("max-product"), with_model("sum-product", product="sum")],
     "forms": [
         Variation("local, diagonals", kind="local"),
-        Variation("local, full matrices", ModelConfig(), kind="local"),
-        Variation("local, full matrices, learning as fast", ModelConfig(), "local", {"matrix_rate": 1.0}),
+        Variation("local, full matrices", FULL, kind="local"),
+        Variation("local, full matrices, learning as fast", FULL, "local", {"matrix_rate": 1.0}),
         Variation("global, diagonals"),
-        Variation("global, full matrices", ModelConfig()),
-        Variation("global, full matrices, learning as fast", ModelConfig(), "global", {"matrix_rate": 1.0}),
+        Variation("global, full matrices", FULL),
+        Variation("global, full matrices, learning as fast", FULL, "global", {"matrix_rate": 1.0}),
     ],
     "departures": [
         with_model("deep-ed: all as in the code", variant="deep-ed"),
         *(
             with_model(f"... but {name.replace('_', ' ')}: {value}", variant="deep-ed", **{name: value})
-            for name, value in VARIANTS["paper"].items()
+            for name, value in {"hidden_layers": 2, **VARIANTS["paper"]}.items()
         ),
-        with_model("paper: all as in the text", variant="paper"),
+        with_model("paper: all as in the text", variant="paper", hidden_layers=2),
     ],
     "training": [
         Variation("default"),
@@ -170,7 +173,7 @@ class Bench:
     def __init__(self, kb: KnowledgeBase, training: TrainingConfig) -> None:
         self.training = training
         self._documents = read_datasets(training.train), read_datasets(training.dev)
-        self._inputs = inputs_of(kb, CandidateConfig(), training, self._documents[0])
+        self._inputs = inputs_of(kb, PAPER, training, self._documents[0])
 
     @functools.cache  # noqa: B019 - there is one
     def examples(self, *, insert_gold: bool) -> Examples:
@@ -290,7 +293,7 @@ def compare_coreference(args: argparse.Namespace, out: Path) -> None:
 def compare_priors(args: argparse.Namespace, training: TrainingConfig, out: Path) -> None:
     """Accuracy on the validation documents of the best candidate by links, by anchors of the dump, by annotations."""
     train, dev = read_datasets(training.train), read_datasets(training.dev)
-    inputs = inputs_of(KnowledgeBase(args.kb), CandidateConfig(first_candidates=1000), training, train)
+    inputs = inputs_of(KnowledgeBase(args.kb), replace(PAPER, first_candidates=1000), training, train)
     annotations = inputs.counts
     rates: dict[str, list[float]] = {}
     for document in dev:

@@ -141,7 +141,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.train:
         lists = CandidateLists([args.train_candidates] if args.train_candidates else [])
-        inputs = LinkerInputs(KnowledgeBase(args.kb), CandidateConfig(), lists=lists)
+        paper = CandidateConfig(sources="prior", evidence="prior")  # the plain form below knows no other evidence
+        inputs = LinkerInputs(KnowledgeBase(args.kb), paper, lists=lists)
         examples = Examples.of(read_dataset(args.train), [], inputs)
     else:
         examples = random_examples(args.documents)

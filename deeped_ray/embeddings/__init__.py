@@ -1,0 +1,4 @@
+import logging
+
+# it tells at INFO, in every process, which of its builds it has tried
+logging.getLogger("faiss.loader").setLevel(logging.WARNING)

@@ -11,6 +11,7 @@ An approximate index only proposes entities. They are then ranked by their real 
 `vectors`. So cosines are exact for every kind of index.
 """
 
+import functools
 import json
 import logging
 import time
@@ -178,13 +179,18 @@ class Neighbor(NamedTuple):
     """Cosine."""
 
 
+@functools.lru_cache(maxsize=2)  # look-ups and linker of a server share it
+def _read(path: str, flags: int) -> Any:
+    return faiss.read_index(path, flags)
+
+
 class EntityIndex:
     """Answers with entities and cosines, nearest first; never with an entity that has no evidence."""
 
     def __init__(self, folder: Path, vectors: Float[np.ndarray, "E d"]) -> None:
         summary = json.loads((folder / "summary.json").read_text())
         self.kind: Kind = summary["kind"]
-        self._index = faiss.read_index(str(folder / _FILE), _MAPPED[self.kind])
+        self._index = _read(str(folder / _FILE), _MAPPED[self.kind])
         self._rows: npt.NDArray[np.int32] = np.asarray(np.load(folder / "entities.rows.npy", mmap_mode="r"))
         self._vectors = vectors
 

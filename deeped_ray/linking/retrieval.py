@@ -330,7 +330,7 @@ def _compare_titles(pool: Pool, surfaces: Sequence[str], titles: Sequence[str]) 
 
 
 def _remembered(function: Callable[[str], frozenset[str]]) -> Callable[[str], frozenset[str]]:
-    return functools.lru_cache(maxsize=2**15)(function)
+    return functools.lru_cache(maxsize=2**13)(function)
 
 
 @_remembered

@@ -76,6 +76,8 @@ def train_linker(
     resume: ResumeConfig = NEW_RUN,
 ) -> dict[str, Any]:
     """Make the linker part unless it is there already; returns the best validation accuracy of each model."""
+    if training.insert_gold and candidates.retrieves:
+        raise DeepEdError("`insert_gold` is for the paper's candidates: set `sources` and `evidence` to prior as well.")
     training = _with_documents(kb, training)
     recorded = {
         "training": {

@@ -75,8 +75,11 @@ def test_windows_of_a_long_training_document_teach_every_mention_once(
     assert windows.num_dev_mentions == len(document.mentions)
 
 
+PAPER = CandidateConfig(sources="prior", evidence="prior", kept_by_prior=1, kept_by_context=0)
+
+
 def test_a_pruned_gold_entity_can_be_put_back_for_training(corpus_kb: KnowledgeBase) -> None:
-    inputs = LinkerInputs(corpus_kb, CandidateConfig(kept_by_prior=1, kept_by_context=0))
+    inputs = LinkerInputs(corpus_kb, PAPER)
     documents = read_dataset("mini:train")
     plain, inserted = (Examples.of(documents, [], inputs, insert_gold=flag) for flag in (False, True))
     assert num_taught(inserted) > num_taught(plain)

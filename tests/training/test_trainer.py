@@ -136,3 +136,9 @@ def test_the_mini_documents_are_not_used_for_another_dump(corpus_kb: KnowledgeBa
         (folder / "pages").write_text("x")
     with pytest.raises(DeepEdError, match="Give --train"):
         train_linker(kb, MINI_TRAINING, ModelConfig(), CandidateConfig(), WorkerConfig())
+
+
+def test_gold_entities_are_put_back_only_among_the_paper_s_candidates(corpus_kb: KnowledgeBase) -> None:
+    training = TrainingConfig(insert_gold=True)
+    with pytest.raises(DeepEdError, match="set `sources` and `evidence` to prior"):
+        train_linker(corpus_kb, training, ModelConfig(), CandidateConfig(), WorkerConfig())

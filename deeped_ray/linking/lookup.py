@@ -24,6 +24,10 @@ _LIKENESS = np.array([1.0, 0.95, 0.6, 0.8, 1.0, 0.5], np.float32)
 """What a full match of each kind counts: equals, words, initials, inflection, typo, part."""
 
 
+MIN_MEANT = 0.6
+"""Resemblance of a title that somebody may have meant."""
+
+
 class UnknownEntityError(DeepEdError):
     """No entity has this title."""
 
@@ -186,6 +190,7 @@ class Lookup:
         if entity_id is not None:
             return entity_id
         alike = self.resembling(title, count=3) if "index" in self._kb else []
+        alike = [each for each in alike if each.resemblance >= MIN_MEANT]
         meant = " or ".join(f"{each.title!r}" for each in alike)
         hint = f" Perhaps {meant}?" if meant else ""
         raise UnknownEntityError(f"No entity {title!r} in this knowledge base.{hint}")

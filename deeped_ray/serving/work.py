@@ -17,7 +17,7 @@ CHARACTERS_PER_MENTION = 50
 
 Measured, by mentions found: 51 characters on mini:test, 62 on AIDA, 70 on Wikipedia articles (WNED).
 """
-SECONDS_PER_CHARACTER, SECONDS_PER_MENTION = 1e-6, 0.0008
+SECONDS_PER_CHARACTER, SECONDS_PER_MENTION = 1e-6, 0.001
 """What reading a text and linking its mentions take on one core, replies and reasons included."""
 CHARACTERS_AS_A_MENTION = int(SECONDS_PER_MENTION / SECONDS_PER_CHARACTER)
 PER_PIECE = 100

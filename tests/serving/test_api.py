@@ -48,7 +48,7 @@ def test_server_linker_evaluation_and_command_line_give_the_same_answers(
     assert main(["link", "--kb", str(mini_kb.root), "--json", HOCKEY]) == 0
     for answer, expected in zip(json.loads(capsys.readouterr().out), linker.link(HOCKEY), strict=True):
         same(answer, expected)
-    found = link(served_client, {"text": HOCKEY}).json()["mentions"]
+    found = link(served_client, {"text": HOCKEY, "top": 100}).json()["mentions"]
     for answer, expected in zip(found, linker.link(HOCKEY), strict=True):
         same(answer, expected)
 

@@ -10,7 +10,7 @@ from deeped_ray.types import Candidate, Prediction
 
 ADA = Candidate("Ada Lovelace", 7, "/Ada", prior=0.5, local=0.25, coherence=None, score=1.0, probability=0.75)
 PREDICTION = Prediction(0, 3, "Ada", (ADA, ADA), attended=(("maths", 0.5),), support=((1, 0.25),))
-ENTITY = b"""{"title":"Ada Lovelace","page_id":7,"url":"/Ada","prior":0.5,"local":0.25,"coherence":null,"score":1.0,"probability":0.75}"""
+ENTITY = b"""{"title":"Ada Lovelace","page_id":7,"url":"/Ada","prior":0.5,"local":0.25,"coherence":null,"score":1.0,"probability":0.75,"source":"prior"}"""
 
 
 def test_one_document_gets_one_reply_with_its_reasons() -> None:
@@ -33,7 +33,7 @@ def test_a_list_gets_a_list_and_only_the_reasons_that_were_asked_for() -> None:
 def test_the_size_of_work_is_in_mentions_given_or_expected_and_in_text_to_read() -> None:
     body = b'[{"text": "Ada met Charles.", "spans": [[0, 3], [8, 15]]}, {"text": ""}]'
     assert link_work(body, version={}).size == (1 + 2) + 1
-    assert Work([LinkRequest(text="a" * 1000)], write_rel, rel_bytes).size == 1 + 2 + 20
+    assert Work([LinkRequest(text="a" * 1000)], write_rel, rel_bytes).size == 1 + 1 + 20
 
 
 @pytest.mark.parametrize("unit", [b"[],", b"1,", b"{},", b'"",', b'"a":1,', b'"\\\\",'])

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from deeped_ray.serving.local import deploy
 from deeped_ray.types import Candidate, DeepEdError, Prediction
 
 SENTENCE = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
+AGENT_PATIENCE_S = 120
 _NOISE = re.compile(
     r"^\S+ \S+\t(INFO|SUCC|WARNING) (cli|packaging|dashboard_sdk|sdk|job_manager|working_dir|worker|authentication_token_setup)\.py"
     r"|Running entrypoint|Tailing logs|core_worker\.cc|^\s*$|^\(PlacementGroupCleaner pid=\d+\)"
@@ -75,7 +77,20 @@ def submit(ray: LocalRay, job: str, *options: str) -> dict[str, Any]:
     folder = ["--working-dir", str(ROOT)] if IS_CHECKOUT else []
     _say(" ".join(["ray job submit", *(["--working-dir ."] if folder else []), "--", *entrypoint, *options]))
     command = [executable("ray"), "job", "submit", *folder, "--", *entrypoint, *options]
-    lines, result = [], {}
+    deadline = time.monotonic() + AGENT_PATIENCE_S
+    while True:
+        code, lines, result = _run_job(command, ray, job)
+        if code == 0:
+            return result
+        # on a busy machine Ray's agent may not have started yet, or not answer in time
+        if time.monotonic() > deadline or not any("No available agent to submit job" in line for line in lines):
+            raise DeepEdError(f"The job {job} failed. Its last output:\n" + "\n".join(lines[-40:]))
+
+
+def _run_job(command: Sequence[str], ray: LocalRay, job: str) -> tuple[int, list[str], dict[str, Any]]:
+    """Exit code, all lines, and the job's result."""
+    lines: list[str] = []
+    result: dict[str, Any] = {}
     with subprocess.Popen(
         command, env=ray.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
@@ -86,9 +101,7 @@ def submit(ray: LocalRay, job: str, *options: str) -> dict[str, Any]:
                 result = json.loads(line)
             elif not _NOISE.search(lines[-1]):
                 print(f"    {lines[-1]}", flush=True)
-    if process.returncode:
-        raise DeepEdError(f"The job {job} failed. Its last output:\n" + "\n".join(lines[-40:]))
-    return result
+    return process.returncode, lines, result
 
 
 # -- the server

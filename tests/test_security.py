@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import faiss
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -183,7 +182,7 @@ def test_faiss_never_sees_a_file_that_was_tampered_with(
     corpus_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, hashed_on_open: int
 ) -> None:
     seen: list[object] = []
-    monkeypatch.setattr(faiss, "read_index", lambda *arguments: seen.append(arguments))
+    monkeypatch.setattr("deeped_ray.embeddings.index._read", lambda *arguments: seen.append(arguments))
     monkeypatch.setattr("deeped_ray.knowledge.parts.HASH_ON_OPEN_BYTES", hashed_on_open)
     path = corpus_kb.open("index").path / "entities.faiss"
     sound = flip_last_byte(path)

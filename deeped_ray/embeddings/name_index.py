@@ -158,7 +158,7 @@ class Entities(Protocol):
 def write_name_index(folder: Path, names: MentionTable, catalogue: Entities) -> int:
     """File all names of a corpus; returns their number."""
     filed, halves, exchanges = [], [], Counter[tuple[str, str]]()
-    for first in range(0, len(names), _BLOCK):
+    for first in range(0, max(len(names), 1), _BLOCK):
         rows = np.arange(first, min(first + _BLOCK, len(names)))
         strings = [name[:LONGEST_NAME] for name in names.take(rows)]
         forms = [form_of(bare_title(name)) for name in strings]
@@ -247,7 +247,7 @@ def _sizes(keys: _Keys) -> _Ints:
 
 
 def _pairs(lists: _Filed) -> _Filed:
-    """Entities under every two of their frequent words."""
+    """Entities under every two of their frequent words; of an entity with very many, under most of these pairs."""
     frequent = np.flatnonzero(lists.is_word & (_sizes(lists.keys) > HEAD))
     frequent = frequent[np.argsort(lists.entities[frequent], kind="stable")]
     blocks = [lists.take(frequent[:0])]

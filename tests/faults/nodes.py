@@ -27,7 +27,7 @@ QUICK_TO_NOTICE = {
     "health_check_failure_threshold": 3,
 }
 STORE_BYTES = 100 * 2**20
-PATIENCE_S = 240
+PATIENCE_S = 600
 """For what takes less than 20 s on a free machine."""
 
 

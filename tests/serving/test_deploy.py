@@ -142,6 +142,7 @@ def test_a_deploy_that_takes_too_long_is_taken_back(
 
 
 def test_what_runs_already_is_deployed_at_once(served: Served, tmp_path: Path) -> None:
+    wait_until(served.ready, "a replica is ready")
     before = served.ready()
     assert deploy_by_command(served, tmp_path, args={}) == 0
     assert before & served.ready()  # some may have come or gone with the load of other tests

@@ -1,6 +1,7 @@
 """A lost driver, worker and node: the fit goes on from its last validation and ends as if nothing had happened."""
 
 import contextlib
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from deeped_ray.training.fitting import Examples, Fit
 from deeped_ray.training.history import Validation, read_history
 from deeped_ray.training.trainer import _forget_torn_snapshot
 from tests.conftest import copy_of
-from tests.faults.nodes import Nodes
+from tests.faults.nodes import Job, Nodes, wait_for
 from tests.test_security import is_pickle
 
 TRAINING = TrainingConfig(epochs=4, documents_per_step=8, seeds=2, model="global")
@@ -58,20 +59,38 @@ def disturb(nodes: Nodes, kb: KnowledgeBase) -> Disturbed:
     nodes.add(num_cpus=2)  # the worker asks for two CPUs, which the head does not have
     faults.arm("train/global.0/3")
     first = nodes.start(*command)
-    first.kill(orphan=first.held_at("train/global.0/3"))
+    first.kill(orphan=held_after(first, runs, seed=0, epoch=3))
     assert kb.manifest() == before
 
     # an epoch that was validated long before would hold the job forever, if it were fitted again
     faults.arm("train/global.0/1", "train/global.1/1", "train/global.1/3")
     second = nodes.start(*command)
-    os.kill(second.held_at("train/global.1/1"), signal.SIGKILL)
-    worker = second.held_at("train/global.1/3")
+    os.kill(held_after(second, runs, seed=1, epoch=1), signal.SIGKILL)
+    worker = held_after(second, runs, seed=1, epoch=3)
     files = dict(read_files(runs))
     nodes.lose_node(worker)
     faults.arm("train/global.0/4", "train/global.1/1")
     nodes.add(num_cpus=2)
     second.result()
     return Disturbed(kb, files)
+
+
+def held_after(job: Job, runs: Path, *, seed: int, epoch: int) -> int:
+    """The worker that is held after an epoch, once Ray has listed its checkpoint, which it does at its next poll."""
+    worker = job.held_at(f"train/global.{seed}/{epoch}")
+    wait_for(lambda: listed(runs) == (seed, epoch))
+    return worker
+
+
+def listed(runs: Path) -> tuple[int, int] | None:
+    """Seed and epoch of the last checkpoint that a new run would go on from."""
+    with contextlib.suppress(json.JSONDecodeError):  # Ray writes the file in place
+        snapshot = next(runs.glob("*/checkpoint_manager_snapshot.json"), None)
+        if snapshot is None:
+            return None
+        metrics = json.loads(snapshot.read_text())["latest_checkpoint_result"]["metrics"]
+        return metrics["seed"], metrics["epoch"]
+    return None
 
 
 def read_files(folder: Path) -> Iterator[tuple[Path, bytes]]:

@@ -247,15 +247,13 @@ def with_mini_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chosen(configs: Mapping[str, Any], *, first: str | None = None, until: str | None = None) -> Sequence[Stage]:
-    """The stages from `first` until `until`; what would fail hours later fails now."""
-    corpus, linker, evaluation = configs["corpus"].corpus, configs["linker"].training, configs["evaluation"]
+    """The stages from `first` until `until`."""
+    corpus, evaluation = configs["corpus"].corpus, configs["evaluation"]
     first = first or NAMES[0]
     last = until or ("evaluate" if evaluation.dataset or not corpus.dump else "train_linker")
     stages = STAGES[NAMES.index(first) : NAMES.index(last) + 1]
     if not stages:
         raise DeepEdError(f"--from {first} comes after --until {last}. The stages are {', '.join(NAMES)}.")
-    if corpus.dump and "train_linker" in [stage.name for stage in stages] and not (linker.train and linker.dev):
-        raise DeepEdError("Give --train and --dev, as in aida:FILE, or stop earlier: --until build_index.")
     return stages
 
 

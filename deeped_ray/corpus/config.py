@@ -6,7 +6,7 @@ from typing import Annotated
 
 from deeped_ray.corpus.priors import MergeRule
 from deeped_ray.running.config import FLAG
-from deeped_ray.types import require_at_least
+from deeped_ray.types import DeepEdError, require_at_least
 
 LOT = 250_000
 """Names, or distinct (mention, entity) pairs, that a task holds before it spills them."""
@@ -41,6 +41,12 @@ class CorpusConfig:
     min_links_without_page: Annotated[
         int, "links that make a title without a page an entity. 0: it is never one.", FLAG
     ] = 2
+    teaching_links: Annotated[
+        int,
+        "links that teach the linker, at most. Their articles are kept out of all counts. 0: none.",
+        FLAG,
+    ] = 100_000
+    max_teaching_share: Annotated[float, "share of the articles that may teach the linker, at most"] = 0.15
     memory_gib: Annotated[float, "memory a worker may take. The dump and the tables are cut accordingly.", FLAG] = 2.0
     shard_mb: Annotated[float, "megabytes of dump, as on disk, per task; 0: by memory_gib"] = 0.0
     partitions: Annotated[int, "reduce tasks; 0: by memory_gib and the size of the dump"] = 0
@@ -50,7 +56,9 @@ class CorpusConfig:
         require_at_least(1, self, "min_word_count")
         require_at_least(2, self, "link_window")
         require_at_least(0.5, self, "memory_gib")
-        require_at_least(0, self, "min_links_without_page", "shard_mb", "partitions")
+        require_at_least(0, self, "min_links_without_page", "teaching_links", "shard_mb", "partitions")
+        if not 0 <= self.max_teaching_share <= 1:
+            raise DeepEdError(f"`max_teaching_share` must lie between 0 and 1, not be {self.max_teaching_share}.")
 
     @property
     def memory_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
     parse                one task per shard of the dump: pages with text and links; titles and words spilled by hash
     merge                one task per partition: distinct titles; distinct words with their frequencies
+    teach                one task per parsed shard: articles whose links teach the linker, and are not counted
     (the driver)         follows redirects, and decides which titles are entities and which words the vocabulary has
     names                one task per lot of titles: titles and redirects as mentions
     count                one task per parsed shard: where its links lead; mentions, words and edges spilled by partition
@@ -26,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from deeped_ray.corpus import catalogue, cooccurrence, heldout, occurrences, passes, priors, titles, vocabulary
+from deeped_ray.corpus import catalogue, cooccurrence, occurrences, passes, priors, teaching, titles, vocabulary
 from deeped_ray.corpus.config import LOT, CorpusConfig
 from deeped_ray.corpus.cooccurrence import TABLES
 from deeped_ray.corpus.inputs import Inputs
@@ -36,6 +37,7 @@ from deeped_ray.corpus.passes import Found
 from deeped_ray.corpus.persons import read_persons
 from deeped_ray.corpus.prior_sources import COUNTS, cut_sources
 from deeped_ray.corpus.shuffle import Shuffle, read_merged
+from deeped_ray.corpus.teaching import Choice
 from deeped_ray.corpus.titles import Names
 from deeped_ray.corpus.wikidump import DumpError, cut_dump
 from deeped_ray.knowledge.base import KnowledgeBase
@@ -142,9 +144,18 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
     over_pages = functools.partial(run, unit="bytes of pages", size=lambda shard: files[shard.name]["bytes"])
     over_partitions = functools.partial(run, unit="partitions")
 
+    # what teaches the linker, and is not counted
+    asked_for = config.teaching_links / max(pages.summary()["links"], 1)
+    choice = Choice.at_most(min(config.max_teaching_share, asked_for))
+    picked = over_pages("teach", passes.pick_teaching, shards, work, choice)
+    articles = (tuple(article) for found in picked.results for article in found["articles"])
+    choice = teaching.cut(articles, choice, num_links=config.teaching_links)
+    taught = teaching.join([work / f"teaching-{stem}.parquet" for stem in stems], choice, folder)
+
     # what is an entity, and what is a word
     table = read_merged(pages.files("titles-*.parquet"))
-    resolution = titles.resolve(table, min_links_without_page=config.min_links_without_page)
+    num_taken = teaching.links_taken(taught, table["hash"].to_numpy())
+    resolution = titles.resolve(table, min_links_without_page=config.min_links_without_page, num_taken=num_taken)
     titles.join(folder, resolution)
     words = vocabulary.join(pages, folder, min_count=config.min_word_count)
     names = share("names", folder, work, ("titles.*",))
@@ -156,7 +167,7 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
     # mentions, words and links of entities
     title_lots = range(0, resolution.num_names, LOT)
     named = run("names", passes.spill_names, title_lots, shuffle, names, unit="lots of titles")
-    counting = (shuffle, names, words, num_entities, config.link_window)
+    counting = (shuffle, names, words, num_entities, config.link_window, choice)
     counted = over_pages("count", passes.count_shard, shards, *counting)
     source_shards = cut_sources(inputs.sources, shard_bytes=8 * config.shard_bytes)
     sourced = run("sources", passes.spill_source, source_shards, shuffle, names, page_ids, unit="shards")
@@ -167,7 +178,7 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
 
     # where mentions stand, now that it is known what they are
     sequences = share("sequences", folder, work, SequenceIndex.FILES)
-    searching, summing = (shuffle, sequences, num_mentions), (shuffle, stems, num_mentions)
+    searching, summing = (shuffle, sequences, num_mentions, choice), (shuffle, stems, num_mentions)
     searched = over_pages("occurrences", passes.spill_occurrences, shards, *searching)
     summed = over_partitions("reduce occurrences", passes.reduce_occurrences, partitions, *summing)
     with (work / "counts").fetched() as pieces:
@@ -182,7 +193,8 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
         "linked_targets": int(np.count_nonzero(table["num_links"].to_numpy())),
         "followed_links": total["links"],
         "dead_links": total["dead_links"],
-        "held_out_links": heldout.join([work / f"heldout-{stem}.parquet" for stem in stems], folder),
+        "teaching_documents": taught.num_rows,
+        "teaching_mentions": int(sum(map(len, taught["mentions"].to_pylist()))),
         "mentions": num_mentions,
         "vocabulary": len(words.ids),
         "tokens": total["tokens"],
@@ -190,7 +202,7 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
         "articles": pages.summary()["articles"],
     }
     Location(folder / "summary.json").write_json(summary)
-    return max(done.peak_gib for done in (named, counted, sourced, reduced, searched, summed))
+    return max(done.peak_gib for done in (picked, named, counted, sourced, reduced, searched, summed))
 
 
 def _join(location: Location, reduced: Sequence[Found], folder: Path) -> int:

@@ -42,6 +42,8 @@ class Inputs:
             "min_links_without_page": config.min_links_without_page,
             "priors": [[source.kind, found] for source, found in zip(sources, source_prints, strict=True)],
             "merge_priors": config.merge_priors,
+            "teaching_links": config.teaching_links,
+            "max_teaching_share": config.max_teaching_share,
             "persons": fingerprint(persons) if persons else None,
         }
         num_bytes = sum(found["bytes"] for found in [*dump_prints, *source_prints])

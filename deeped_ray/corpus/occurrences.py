@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deeped_ray.corpus.pages import Lot, read_lots
+from deeped_ray.corpus.teaching import Choice
 from deeped_ray.storage.arrays import concatenate_arrays
 from deeped_ray.storage.location import Location
 from deeped_ray.text import Bools, Hashes, Ints, hash_tokens, unit_spans
@@ -136,12 +137,13 @@ class SequenceIndex:
 # -- counting
 
 
-def rows(shard: Location, index: SequenceIndex) -> pa.Table:
+def rows(shard: Location, index: SequenceIndex, taught: Choice) -> pa.Table:
     """The mentions that stand in one shard's articles: in how many, and in how many as a link.
 
-    Pages are counted and not places, since Wikipedia links a name where a page has it first and no more.
+    Pages are counted and not places, since Wikipedia links a name where a page has it first and no more. Articles that
+    teach are left out.
     """
-    keys = np.concatenate([np.zeros(0, np.int64), *(_places(lot, index) for lot in read_lots(shard))])
+    keys = np.concatenate([np.zeros(0, np.int64), *(_places(lot, index, taught) for lot in read_lots(shard))])
     distinct, inverse = np.unique(keys >> 1, return_inverse=True)
     return pa.table(
         {
@@ -152,7 +154,7 @@ def rows(shard: Location, index: SequenceIndex) -> pa.Table:
     )
 
 
-def _places(lot: Lot, index: SequenceIndex) -> Ints:
+def _places(lot: Lot, index: SequenceIndex, taught: Choice) -> Ints:
     """One number for every mention and article it stands in: the row of the mention, and a last bit if it is a link there."""
     units = unit_spans(lot.text)
     found = index.find(units.hashes, later_hashes(units.hashes, units.is_spaced))
@@ -160,7 +162,8 @@ def _places(lot: Lot, index: SequenceIndex) -> Ints:
     page = np.searchsorted(lot.borders, starts, side="right") - 1
     is_link = np.isin((starts << 32) | ends, (lot.link_start << 32) | lot.link_end)
     # row, page, and last whether it is a link: of a page's places, one that is a link comes last
-    keys = np.unique(((found.row << 32) | (page << 1) | is_link)[lot.is_article[page]])
+    is_counted = lot.is_article & ~taught.are_chosen(lot.titles)
+    keys = np.unique(((found.row << 32) | (page << 1) | is_link)[is_counted[page]])
     keys = keys[np.append(keys[1:] >> 1 != keys[:-1] >> 1, True)] if len(keys) else keys
     return (keys >> 32 << 1) | (keys & 1)
 

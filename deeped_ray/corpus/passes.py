@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from deeped_ray.corpus import cooccurrence, heldout, occurrences, prior_sources, priors, titles, vocabulary
+from deeped_ray.corpus import cooccurrence, occurrences, prior_sources, priors, teaching, titles, vocabulary
 from deeped_ray.corpus.config import LOT
 from deeped_ray.corpus.cooccurrence import GRAPH, LINK_WORDS, PAGE_WORDS, TABLES
 from deeped_ray.corpus.occurrences import SequenceIndex
@@ -18,6 +18,7 @@ from deeped_ray.corpus.pages import Ids, Links, read_lots, write_pages
 from deeped_ray.corpus.prior_sources import SourceShard
 from deeped_ray.corpus.priors import MergeRule
 from deeped_ray.corpus.shuffle import Shuffle
+from deeped_ray.corpus.teaching import Choice
 from deeped_ray.corpus.titles import Names
 from deeped_ray.corpus.vocabulary import Vocabulary
 from deeped_ray.corpus.wikidump import DumpShard, DumpStats, read_shard
@@ -84,6 +85,14 @@ def merge_partition(partition: int, shuffle: Shuffle, lots: Sequence[str]) -> Fo
     return counts
 
 
+# -- pages -> what teaches the linker
+
+
+def pick_teaching(shard: Location, folder: Location, choice: Choice) -> Found:
+    """The articles of one shard that may teach."""
+    return {"articles": teaching.pick(shard, folder / f"teaching-{shard.stem}.parquet", choice)}
+
+
 # -- pages -> mentions, words and links of entities
 
 
@@ -97,30 +106,33 @@ def spill_names(start: int, shuffle: Shuffle, names: Part) -> Found:
 
 
 def count_shard(
-    shard: Location, shuffle: Shuffle, names: Part, words: Vocabulary, num_entities: int, window: int
+    shard: Location,
+    shuffle: Shuffle,
+    names: Part,
+    words: Vocabulary,
+    num_entities: int,
+    window: int,
+    taught: Choice,
 ) -> Found:
     """Follow the links of one shard of pages; spill mentions, page words, link words and edges between entities."""
     index, counts = Names(names), Counter(tokens=0, links=0, dead_links=0)
     mentions: Counter[tuple[str, int]] = Counter()
     pairs: dict[str, list[cooccurrence.Pairs]] = {table: [] for table in TABLES}
-    held_out: list[dict[str, Any]] = []
     for lot in read_lots(shard):
-        links = Links.of(lot, index.find_all(lot.link_target))
+        is_counted = ~taught.are_chosen(lot.titles)[lot.link_page]
+        links = Links.of(lot, np.where(is_counted, index.find_all(lot.link_target), -1))
         mentions.update(priors.links_of(lot, links))
-        counts.update(links=len(links.page), dead_links=len(lot.link_page) - len(links.page))
+        counts.update(links=len(links.page), dead_links=int(is_counted.sum()) - len(links.page))
         # a disambiguation page says what a name can mean; it is no text about anything
         links = links.where(lot.is_article[links.page])
-        is_held_out = heldout.are_held_out(lot, links)
         owners = np.where(lot.is_article, index.find_all(lot.titles), -1)
         tokens = cooccurrence.tokens_of(lot, words)
         counts.update(tokens=int(np.diff(tokens.borders)[lot.is_article].sum()))
         pairs[PAGE_WORDS].append(cooccurrence.page_words(lot, tokens, owners, words))
-        pairs[LINK_WORDS].append(cooccurrence.link_words(tokens, links.where(~is_held_out), window=window))
+        pairs[LINK_WORDS].append(cooccurrence.link_words(tokens, links, window=window))
         pairs[GRAPH].append(cooccurrence.edges(links, owners))
-        held_out += heldout.rows(lot, tokens, links.where(is_held_out))
     name = f"mentions-{shard.stem}"
     shuffle.spill(name, priors.rows(mentions))
-    heldout.write(shuffle.folder / f"heldout-{shard.stem}.parquet", held_out)
     for table in TABLES:
         shuffle.spill_by_id(f"{table}-{shard.stem}", cooccurrence.rows(pairs[table]), num_ids=num_entities)
     return {"lots": [name], "counts": counts}
@@ -160,9 +172,11 @@ def reduce_partition(
 # -- pages -> where mentions stand, now that it is known what they are
 
 
-def spill_occurrences(shard: Location, shuffle: Shuffle, sequences: Part, num_mentions: int) -> Found:
+def spill_occurrences(
+    shard: Location, shuffle: Shuffle, sequences: Part, num_mentions: int, taught: Choice
+) -> Found:
     """The mentions in the text of one shard."""
-    rows = occurrences.rows(shard, SequenceIndex(sequences.path))
+    rows = occurrences.rows(shard, SequenceIndex(sequences.path), taught)
     shuffle.spill_by_id(f"occurrences-{shard.stem}", rows, num_ids=num_mentions)
     return {"mentions": rows.num_rows}
 

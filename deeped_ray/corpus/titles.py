@@ -97,8 +97,10 @@ class Resolution:
         return values
 
 
-def resolve(table: pa.Table, *, min_links_without_page: int) -> Resolution:
-    """Follow redirects, and decide what is an entity.
+def resolve(
+    table: pa.Table, *, min_links_without_page: int, num_taken: npt.NDArray[np.int64] | int = 0
+) -> Resolution:
+    """Follow redirects, and decide what is an entity. `num_taken` links to each title do not count.
 
     Articles come first, by page id; then titles without a page that are linked often enough, by title. Redirect loops,
     dead ends and chains beyond MAX_REDIRECTS lead nowhere.
@@ -108,7 +110,7 @@ def resolve(table: pa.Table, *, min_links_without_page: int) -> Resolution:
     is_redirect = table["redirect"].to_numpy() > 0
     final = _follow(table["hash"].to_numpy(), table["redirect"].to_numpy())
     leads_somewhere = ~is_redirect[final]
-    num_links = np.bincount(final, table["num_links"].to_numpy() * leads_somewhere, len(final))
+    num_links = np.bincount(final, (table["num_links"].to_numpy() - num_taken) * leads_somewhere, len(final))
     has_page = (page_ids >= 0) & ~is_redirect
     articles = np.flatnonzero(has_page & ~is_disambiguation)
     articles = articles[np.argsort(page_ids[articles], kind="stable")]

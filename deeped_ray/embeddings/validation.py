@@ -5,14 +5,20 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus import heldout
+from deeped_ray.corpus import teaching
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.text import words_of
 
 Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 MAX_CANDIDATES = 30
+CONTEXT = 300
+"""Characters on each side of a link."""
+EVERY = 5
+"""Of so many mentions, one is asked: neighbours have the same words around them."""
 
 
 @runtime_checkable
@@ -32,18 +38,19 @@ class HeldOutLinks:
     def __init__(self, kb: KnowledgeBase) -> None:
         self.name = "held-out links"
         corpus, words = kb.open("corpus"), Words(kb.open("words"))
-        mentions = MentionTable(corpus)
-        rows_of_ids = words.rows_of_corpus_ids(len(corpus.array("vocabulary.counts")))
+        mentions, catalogue = MentionTable(corpus), Catalogue(corpus)
         self._contexts: list[Floats] = []
         self._candidates: list[Ids] = []
-        for link in heldout.read(corpus):
-            rows = rows_of_ids[link.words]
-            rows = rows[rows >= 0]
-            candidates = [candidate.entity_id for candidate in mentions.candidates(link.mention)[:MAX_CANDIDATES]]
-            if len(rows) and len(candidates) > 1 and link.entity_id in candidates:
-                self._contexts.append(words.vectors[rows].mean(axis=0))
-                others = [entity for entity in candidates if entity != link.entity_id]
-                self._candidates.append(np.array([link.entity_id, *others]))
+        for document in teaching.read(corpus, "dev"):
+            for mention in document.mentions[::EVERY]:
+                gold = catalogue.find_gold(mention)
+                surface = document.surface(mention)
+                candidates = [candidate.entity_id for candidate in mentions.candidates(surface)[:MAX_CANDIDATES]]
+                around = document.text[: mention.start][-CONTEXT:] + document.text[mention.end :][:CONTEXT]
+                rows = [row for word in words_of(around) if (row := words.find(word)) is not None]
+                if rows and len(candidates) > 1 and gold in candidates:
+                    self._contexts.append(words.vectors[rows].mean(axis=0))
+                    self._candidates.append(np.array([gold, *(entity for entity in candidates if entity != gold)]))
         self.entities = np.unique(np.concatenate([*self._candidates, np.zeros(0, np.int64)])).astype(np.int64)
 
     def __len__(self) -> int:

@@ -1,26 +1,38 @@
-"""Data sets by name: `aida:FILE`, `wned:FOLDER`, `jsonl:FILE`, and the mini encyclopedia's own documents."""
+"""Data sets by name: `aida:FILE`, `wned:FOLDER`, `jsonl:FILE`, and documents that need no file.
+
+    links:train, links:dev      articles of the knowledge base's own dump (`corpus.teaching`)
+    mini:train, ...             the documents of the mini encyclopedia
+"""
 
 from collections.abc import Iterable
+from typing import Any
 
+from deeped_ray.corpus import teaching
 from deeped_ray.evaluation.aida import read_aida
 from deeped_ray.evaluation.jsonl import read_jsonl
 from deeped_ray.evaluation.wned import read_wned, wned_annotations
+from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
 from deeped_ray.mini import MINI_DOCUMENTS
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError, Document
 
 READERS = {"aida": read_aida, "wned": read_wned, "jsonl": read_jsonl, "mini": read_aida}
+LINKS = ("links:train", "links:dev")
 SPECS = (
     "aida:FILE (AIDA-YAGO2 TSV), wned:FOLDER (XML and RawText, also as .tar.gz), jsonl:FILE (our own),"
-    " or mini:train, mini:dev, mini:test"
+    " links:train, links:dev (articles of the dump that were kept aside), or mini:train, mini:dev, mini:test"
 )
 
 
-def read_dataset(spec: str, *, with_unlinked: bool = False) -> list[Document]:
+def read_dataset(spec: str, *, kb: KnowledgeBase | None = None, with_unlinked: bool = False) -> list[Document]:
     """All documents of a data set, with the mentions that are linked to Wikipedia.
 
-    Of AIDA's layout, those marked as outside Wikipedia can be had too, without a gold title.
+    Of AIDA's layout, those marked as outside Wikipedia can be had too, without a gold title. `links:` is read from `kb`.
     """
+    if spec in LINKS:
+        if kb is None:
+            raise DeepEdError(f"{spec} is read from a knowledge base, and this command has none.")
+        return _links(kb, spec)
     kind, path = _parse(spec)
     is_aida = READERS[kind] is read_aida
     local = path.local()
@@ -30,13 +42,30 @@ def read_dataset(spec: str, *, with_unlinked: bool = False) -> list[Document]:
     return documents
 
 
-def read_datasets(specs: Iterable[str]) -> list[Document]:
+def read_datasets(specs: Iterable[str], *, kb: KnowledgeBase | None = None) -> list[Document]:
     """All documents of several data sets, in order."""
-    return [document for spec in specs for document in read_dataset(spec)]
+    return [document for spec in specs for document in read_dataset(spec, kb=kb)]
+
+
+def _links(kb: KnowledgeBase, spec: str) -> list[Document]:
+    documents = teaching.read(kb.open("corpus"), "dev" if spec == "links:dev" else "train")
+    if not documents:
+        raise DeepEdError(
+            f"{kb} has no documents for {spec}: its dump has too few links, or was read with --teaching-links 0."
+        )
+    return documents
+
+
+def identity(spec: str) -> Any:
+    """What tells one data set from another: the fingerprint of the file with its annotations.
+
+    Links belong to the corpus, which a linker has as a parent anyway.
+    """
+    return spec if spec in LINKS else fingerprint(dataset_path(spec))
 
 
 def dataset_path(spec: str) -> Location:
-    """The file that tells one data set from another: the one with its annotations."""
+    """The file with the annotations of a data set."""
     kind, path = _parse(spec)
     return Location(wned_annotations(path.local())) if kind == "wned" else path
 

@@ -119,7 +119,7 @@ def _shares(shares: dict[str, Share]) -> dict[str, Any]:
 
 def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
     """Every model on every data set."""
-    documents = {dataset: read_dataset(dataset) for dataset in config.datasets}
+    documents = {dataset: read_dataset(dataset, kb=kb) for dataset in config.datasets}
     CandidateLists(config.candidates).check(itertools.chain.from_iterable(documents.values()))
     linkers = {model: Linker.open(kb, model, lists=config.candidates) for model in config.models}
     reports = [

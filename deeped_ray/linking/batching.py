@@ -51,6 +51,7 @@ class Batch:
     log_prior: Float[Tensor, "B n S"]
     evidence: Float[Tensor, "B n S F"]
     gold: Int[Tensor, "B n"]
+    weight: Float[Tensor, " B"]
 
     def one_by_one(self) -> Iterator[tuple[EncodedDocument, Float[Tensor, "_ d"], Float[Tensor, "_ d"]]]:
         """Every document with the vectors of its entities and of its words."""
@@ -96,6 +97,7 @@ def collate(
         log_prior=torch.from_numpy(np.where(is_candidate, log_prior(prior), 0)),
         evidence=torch.from_numpy(_stack([document.evidence for document in documents])),
         gold=torch.from_numpy(_stack([document.gold for document in documents], fill=-1)),
+        weight=torch.tensor([document.weight for document in documents], dtype=torch.float32),
     )
 
 

@@ -43,6 +43,8 @@ class EncodedDocument:
     """Where each candidate came from, [n, S]: see `retrieval.SOURCES`."""
     gold: Ints
     """Position of the gold entity among the candidates. -1: it is not among them, or not known."""
+    weight: float = 1.0
+    """Of its mentions in the training loss."""
 
     def __len__(self) -> int:
         return len(self.gold)

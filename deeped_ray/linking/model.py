@@ -113,15 +113,16 @@ def _f(config: ModelConfig, num_evidence: int) -> nn.Sequential:
 
 
 def margin_loss(rho: Float[Tensor, "B n S"], batch: Batch, *, gamma: float) -> Float[Tensor, ""]:
-    """Sum over mentions and wrong candidates of [gamma - rho(e*) + rho(e)]_+; mentions without their gold entity add 0."""
+    """Weighted sum over mentions and wrong candidates of [gamma - rho(e*) + rho(e)]_+; mentions without their gold entity
+    add 0."""
     has_gold = batch.gold >= 0
     gold = rho.gather(-1, batch.gold.clamp(min=0)[..., None])  # [B, n, 1]
     is_wrong = batch.is_candidate & (torch.arange(rho.shape[-1], device=rho.device) != batch.gold[..., None])
     violations = (gamma - gold + rho).relu()
-    return violations.masked_fill(~(is_wrong & has_gold[..., None]), 0.0).sum()
+    return (violations.masked_fill(~(is_wrong & has_gold[..., None]), 0.0).sum(dim=(1, 2)) * batch.weight).sum()
 
 
 def cross_entropy(rho: Float[Tensor, "B n S"], batch: Batch) -> Float[Tensor, ""]:
-    """Sum over mentions of -log softmax(rho)(e*); mentions without their gold entity add 0."""
+    """Weighted sum over mentions of -log softmax(rho)(e*); mentions without their gold entity add 0."""
     log_probability = rho.log_softmax(dim=-1).gather(-1, batch.gold.clamp(min=0)[..., None]).squeeze(-1)
-    return -log_probability.masked_fill(batch.gold < 0, 0.0).sum()
+    return -(log_probability.masked_fill(batch.gold < 0, 0.0).sum(dim=1) * batch.weight).sum()

@@ -14,10 +14,10 @@ class TrainingConfig:
 
     train: Annotated[
         tuple[str, ...],
-        "training documents: aida:FILE, wned:FOLDER or jsonl:FILE; repeatable. The mini encyclopedia has its own.",
+        "training documents: links:train (articles of the dump, the default), aida:FILE, wned:FOLDER or jsonl:FILE; repeatable. A weight may follow: links:train@0.3.",
         FLAG,
     ] = ()
-    dev: Annotated[tuple[str, ...], "validation documents, given in the same way", FLAG] = ()
+    dev: Annotated[tuple[str, ...], "validation documents, given in the same way; default: links:dev", FLAG] = ()
     train_candidates: Annotated[tuple[str, ...], "external candidate lists for --train: ppr:FILE", FLAG] = ()
     dev_candidates: Annotated[tuple[str, ...], "external candidate lists for --dev: ppr:FILE", FLAG] = ()
     model: Annotated[Literal["both", "local", "global"], "which models to fit", FLAG] = "both"

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,8 @@ from deeped_ray.linking.threads import document_threads
 from deeped_ray.running.progress import Progress
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig
+from deeped_ray.training.documents import TrainingDocuments
 from deeped_ray.training.history import Validation
-from deeped_ray.types import Document
 
 # documents of a step are of similar size, drawn from this many steps' documents at a time
 STEPS_PER_POOL = 16
@@ -41,14 +41,16 @@ class Examples:
     num_evidence: int = 0
 
     @classmethod
-    def of(
-        cls, train: Sequence[Document], dev: Sequence[Document], inputs: LinkerInputs, *, insert_gold: bool = False
-    ) -> "Examples":
-        # by its number a training document is kept from seeing its own annotations in the priors
+    def of(cls, documents: TrainingDocuments, inputs: LinkerInputs, *, insert_gold: bool = False) -> "Examples":
         return cls(
-            train=[e for i, d in enumerate(train) for _, e in inputs.encode(d, number=i, insert_gold=insert_gold)],
-            dev=[e for d in dev for _, e in inputs.encode(d)],
-            num_dev_mentions=sum(len(document.mentions) for document in dev),
+            train=[
+                replace(encoded, weight=weight)
+                for number, (document, weight) in enumerate(zip(documents.train, documents.weights, strict=True))
+                # by its number a training document is kept from seeing its own annotations in the priors
+                for _, encoded in inputs.encode(document, number=number, insert_gold=insert_gold)
+            ],
+            dev=[encoded for document in documents.dev for _, encoded in inputs.encode(document)],
+            num_dev_mentions=sum(len(document.mentions) for document in documents.dev),
             word_vectors=inputs.words.vectors,
             entity_vectors=inputs.entity_vectors,
             num_evidence=inputs.num_evidence,

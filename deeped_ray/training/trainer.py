@@ -14,8 +14,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from ray.train import Checkpoint, CheckpointConfig, FailureConfig, LoggingConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2._internal.execution import context as ray_context
 
-from deeped_ray.evaluation.datasets import dataset_path, read_datasets
+from deeped_ray.evaluation.datasets import identity
 from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
 from deeped_ray.linking.candidate_lists import CandidateLists, list_path
 from deeped_ray.linking.candidates import CandidateConfig
@@ -35,7 +34,6 @@ from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import MENTION_COUNTS, weights_path
 from deeped_ray.linking.mention_counts import MentionCounts
-from deeped_ray.mini import MINI_DUMP
 from deeped_ray.running import logs
 from deeped_ray.running.cluster import ensure_ray, observed
 from deeped_ray.running.faults import reached
@@ -44,9 +42,10 @@ from deeped_ray.running.resume import NEW_RUN, ResumeConfig
 from deeped_ray.storage.location import Location
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
+from deeped_ray.training.documents import TrainingDocuments, training_identity, with_defaults
 from deeped_ray.training.fitting import Examples, Fit
 from deeped_ray.training.history import HISTORY, Validation, best_seed, read_history, summarize, write_curves
-from deeped_ray.types import DeepEdError, Document
+from deeped_ray.types import DeepEdError
 
 logger = logging.getLogger(__name__)
 MAX_CPUS_PER_WORKER = 8
@@ -60,8 +59,7 @@ class FitJob:
     training: TrainingConfig
     model: ModelConfig
     candidates: CandidateConfig
-    train: Sequence[Document]
-    dev: Sequence[Document]
+    documents: TrainingDocuments
     lists: CandidateLists
     counts: MentionCounts
     labels: logs.Labels
@@ -78,12 +76,12 @@ def train_linker(
     """Make the linker part unless it is there already; returns the best validation accuracy of each model."""
     if training.insert_gold and candidates.retrieves:
         raise DeepEdError("`insert_gold` is for the paper's candidates: set `sources` and `evidence` to prior as well.")
-    training = _with_documents(kb, training)
+    training = with_defaults(kb, training)
     recorded = {
         "training": {
             **asdict(training),
-            "train": [fingerprint(dataset_path(spec)) for spec in training.train],
-            "dev": [fingerprint(dataset_path(spec)) for spec in training.dev],
+            "train": [training_identity(spec) for spec in training.train],
+            "dev": [identity(spec) for spec in training.dev],
             "train_candidates": [fingerprint(list_path(spec)) for spec in training.train_candidates],
             "dev_candidates": [fingerprint(list_path(spec)) for spec in training.dev_candidates],
         },
@@ -102,37 +100,25 @@ def train_linker(
     return {**summarize(history), "history": str(kb.open("linker").path / HISTORY)}
 
 
-def _with_documents(kb: KnowledgeBase, training: TrainingConfig) -> TrainingConfig:
-    """The mini encyclopedia's own documents, if none are given and the knowledge base was made from it."""
-    if training.train and training.dev:
-        return training
-    if kb.open("pages").config["dumps"] != [fingerprint(MINI_DUMP)]:
-        raise DeepEdError(
-            "Give --train aida:FILE and --dev aida:FILE: only the mini encyclopedia has documents of its own."
-        )
-    return replace(training, train=training.train or ("mini:train",), dev=training.dev or ("mini:dev",))
-
-
 def _prepare(
     kb: KnowledgeBase, training: TrainingConfig, model: ModelConfig, candidates: CandidateConfig, folder: Path
 ) -> FitJob:
     """Read and check all files here, in the driver: a mistake in one of them ends the job with one line that names it."""
-    train, dev = read_datasets(training.train), read_datasets(training.dev)
+    documents = TrainingDocuments.read(kb, training)
     lists, counts = CandidateLists([*training.train_candidates, *training.dev_candidates]), MentionCounts()
     if training.dev_candidates:
-        lists.check(dev)
+        lists.check(documents.dev)
     if training.train_candidates:
-        lists.check(train)
+        lists.check(documents.train)
         catalogue = LinkerInputs(kb, candidates, lists=lists).catalogue
-        counts = MentionCounts.of(train, catalogue)
+        counts = MentionCounts.of(documents.train, catalogue)
         counts.write(folder / MENTION_COUNTS, catalogue)
     return FitJob(
         kb=str(kb),
         training=training,
         model=model,
         candidates=candidates,
-        train=train,
-        dev=dev,
+        documents=documents,
         lists=lists,
         counts=counts,
         labels=logs.labels(),
@@ -214,7 +200,7 @@ def _fit_models(job: FitJob, num_threads: int) -> None:
     with observed(job.labels._replace(shard=f"worker {ray.train.get_context().get_world_rank()}")):
         inputs = LinkerInputs(KnowledgeBase(job.kb), job.candidates, lists=job.lists)
         inputs.counts = job.counts
-        examples = Examples.of(job.train, job.dev, inputs, insert_gold=job.training.insert_gold)
+        examples = Examples.of(job.documents, inputs, insert_gold=job.training.insert_gold)
         run = _run_so_far()
         for kind in job.training.kinds:
             for seed in job.training.all_seeds:

@@ -118,7 +118,9 @@ def _prediction(answer: dict[str, Any]) -> Prediction:
     candidates = tuple(Candidate(**candidate) for candidate in answer["candidates"])
     attended = tuple((word["word"], word["weight"]) for word in answer["attended"])
     place = (answer["start"], answer["end"], answer["surface"])
-    return Prediction(*place, candidates, attended, reason=answer["reason"])
+    return Prediction(
+        *place, candidates, attended, reason=answer["reason"], none_probability=answer["none_probability"]
+    )
 
 
 def _wait_for_interrupt(url: str, ray: LocalRay) -> None:

@@ -101,7 +101,8 @@ class Candidate:
     score: float
     """rho: f combines the values above. The candidate with the highest score is the answer."""
     probability: float
-    """Softmax of the scores over the candidates, in units of the training margin if there was one. Not calibrated."""
+    """How likely it is right: of all answers with a probability of 0.8, about four in five are. Those of all candidates
+    and `none_probability` add up to 1."""
     source: str = "prior"
     """Where the candidate came from: prior, name (and how it matches), longer name, document or context."""
 
@@ -120,6 +121,8 @@ class Prediction:
     """How much other mentions, given by position, favour this answer over the second-best candidate (Phi, section 5).
     Negative: they favour the second-best. Strongest first. Empty if there is only one candidate."""
     reason: str | None = None
+    none_probability: float = 0.0
+    """How likely it is that the mention means none of the candidates: something that the knowledge base lacks."""
 
     @property
     def entity(self) -> Candidate | None:

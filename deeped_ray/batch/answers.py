@@ -8,6 +8,7 @@
         title, page_id, url   string, int64, string   the entity; null where there is none
         probability, prior    float    of the entity; null where there is none
         reason                string   why there is none
+        none_probability      float    how likely it is that none of the candidates is meant
         candidates            list of title, page_id, url, probability, prior, local, coherence, score,
                               source   (--top)
         attended              list of word, weight       (--explain)
@@ -78,7 +79,8 @@ class Answered:
 
 
 def schema_of(*, top: int, explain: bool, metadata: Mapping[str, str]) -> pa.Schema:
-    mention = {"start": pa.int32(), "end": pa.int32(), "surface": pa.string(), **_ENTITY, "reason": pa.string()}
+    mention = {"start": pa.int32(), "end": pa.int32(), "surface": pa.string(), **_ENTITY}
+    mention |= {"reason": pa.string(), "none_probability": pa.float32()}
     if top:
         mention["candidates"] = pa.list_(pa.struct(list(_CANDIDATE.items())))
     if explain:
@@ -158,6 +160,7 @@ def _mention(answer: Prediction, top: int) -> dict[str, Any]:
         "surface": answer.surface,
         **entity,
         "reason": answer.reason,
+        "none_probability": answer.none_probability,
         "candidates": [{name: getattr(each, name) for name in _CANDIDATE} for each in answer.candidates[:top]],
         "attended": [{"word": word, "weight": weight} for word, weight in answer.attended],
         "support": [{"mention": place, "weight": weight} for place, weight in answer.support],

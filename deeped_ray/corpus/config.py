@@ -46,7 +46,7 @@ class CorpusConfig:
         "links that teach the linker, at most. Their articles are kept out of all counts. 0: none.",
         FLAG,
     ] = 100_000
-    max_teaching_share: Annotated[float, "share of the articles that may teach the linker, at most"] = 0.15
+    max_teaching_share: Annotated[float, "share of the links that may teach the linker, at most"] = 0.15
     memory_gib: Annotated[float, "memory a worker may take. The dump and the tables are cut accordingly.", FLAG] = 2.0
     shard_mb: Annotated[float, "megabytes of dump, as on disk, per task; 0: by memory_gib"] = 0.0
     partitions: Annotated[int, "reduce tasks; 0: by memory_gib and the size of the dump"] = 0

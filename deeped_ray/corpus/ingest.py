@@ -145,11 +145,13 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
     over_partitions = functools.partial(run, unit="partitions")
 
     # what teaches the linker, and is not counted
-    asked_for = config.teaching_links / max(pages.summary()["links"], 1)
-    choice = Choice.at_most(min(config.max_teaching_share, asked_for))
+    num_links = pages.summary()["links"]
+    num_taught = int(min(config.teaching_links, config.max_teaching_share * num_links))
+    # articles differ in their links: among twice as many as are needed on average, some are left over
+    choice = Choice.at_most(min(2 * num_taught / max(num_links, 1), 1))
     picked = over_pages("teach", passes.pick_teaching, shards, work, choice)
     articles = (tuple(article) for found in picked.results for article in found["articles"])
-    choice = teaching.cut(articles, choice, num_links=config.teaching_links)
+    choice = teaching.cut(articles, choice, num_links=num_taught)
     taught = teaching.join([work / f"teaching-{stem}.parquet" for stem in stems], choice, folder)
 
     # what is an entity, and what is a word

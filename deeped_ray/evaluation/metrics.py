@@ -1,7 +1,8 @@
 """Scores of linked documents, by the field's definitions.
 
 recall       right answers / annotated mentions; a gold entity outside the knowledge base or the candidates is a miss
-accuracy     the same number: in-KB accuracy, since mentions of things outside Wikipedia are not annotated
+accuracy     the same number: in-KB accuracy, since mentions of things outside Wikipedia are not annotated.
+             The best candidate is the answer, also where the linker says that none of them is meant: see `certainty`
 precision    right answers / mentions that have candidates
 micro        over all mentions
 macro        the mean of each document's own figure, over documents that have mentions
@@ -22,6 +23,7 @@ import numpy.typing as npt
 
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
+from deeped_ray.evaluation import certainty
 from deeped_ray.types import Mention, Prediction
 
 Floats = npt.NDArray[np.float64]
@@ -53,6 +55,10 @@ class Outcome:
     """Links of the dump that lead to the gold entity."""
     text_chance: float = 0.0
     """Chance that a random pick among the candidates that have a text is right."""
+    probability: float = 0.0
+    """Of the best candidate."""
+    is_none: bool = False
+    """Whether the linker answers that none of the candidates is meant, or knows none."""
 
     @property
     def is_offered(self) -> bool:
@@ -68,25 +74,27 @@ class Outcome:
 def judge(mention: Mention, answer: Prediction, first: Sequence[PriorCandidate], catalogue: Catalogue) -> Outcome:
     """Compare an answer with the gold title, both after redirects. `first` are the candidates before pruning."""
     gold_id = catalogue.find_gold(mention)
+    best = answer.candidates[0] if answer.candidates else None
+    certain = (best.probability if best else 0.0, answer.entity is None)
     if gold_id is None:
-        return Outcome(bool(answer.candidates), False, "outside_kb", None, 0)
+        return Outcome(bool(answer.candidates), False, "outside_kb", None, 0, 0.0, *certain)
     title = catalogue.title(gold_id)
     kept = {candidate.title: candidate.prior for candidate in answer.candidates}
     # a source other than the prior may have found it
     prior = next((candidate.prior for candidate in first if candidate.entity_id == gold_id), kept.get(title))
     with_text = [c.entity_id for c in first if catalogue.num_words[c.entity_id]] or [c.entity_id for c in first]
     text_chance = 1 / len(with_text) if gold_id in with_text else 0.0
-    is_correct = answer.entity is not None and answer.entity.title == title
+    is_correct = best is not None and best.title == title
     error: ErrorKind | None = None
-    if answer.entity is None:
+    if best is None:
         error = "unknown_name"
     elif prior is None:
         error = "not_a_candidate"
     elif title not in kept:
         error = "pruned"
     elif not is_correct:
-        error = "prior_misled" if answer.entity.prior >= kept[title] else "context_misled"
-    return Outcome(bool(kept), is_correct, error, prior, int(catalogue.num_links[gold_id]), text_chance)
+        error = "prior_misled" if best.prior >= kept[title] else "context_misled"
+    return Outcome(bool(kept), is_correct, error, prior, int(catalogue.num_links[gold_id]), text_chance, *certain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +147,17 @@ class Result:
         weights = np.random.default_rng(0).multinomial(num_documents, uniform, size=RESAMPLES)
         low, high = np.percentile(_micro_macro(self._counts, weights.astype(np.float64)), [2.5, 97.5], axis=0).tolist()
         return dict(zip(Scores.__slots__, zip(low, high, strict=True), strict=True))
+
+    @cached_property
+    def certainty(self) -> certainty.Answers:
+        """Of mentions that have candidates."""
+        return certainty.answers(
+            [
+                (each.probability, each.is_correct, each.is_none, each.error == "outside_kb")
+                for each in self.outcomes
+                if each.is_answered
+            ]
+        )
 
     @property
     def text_only(self) -> float:

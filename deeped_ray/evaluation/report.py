@@ -87,6 +87,21 @@ class Report:
         """None for the prior, which chooses among all candidates."""
         return None if self.model == "prior" else self.result.gold_recall_kept
 
+    @property
+    def certainty(self) -> dict[str, float | None]:
+        """Whether the probabilities mean what they say."""
+        answers = self.result.certainty
+        nil_precision, nil_recall, nil_f1 = answers.nil
+        return {
+            "ece": answers.ece,
+            "auroc": answers.auroc,
+            "precision_at_threshold_90": answers.precision_at(0.9),
+            "coverage_at_precision_90": answers.coverage_at(0.9),
+            "nil_precision": nil_precision,
+            "nil_recall": nil_recall,
+            "nil_f1": nil_f1,
+        }
+
     def to_json(self) -> dict[str, Any]:
         result = self.result
         explained = {"explained": [asdict(case) for case in self.cases]} if self.cases else {}
@@ -103,6 +118,7 @@ class Report:
             "text_only_accuracy": result.text_only,
             "gold_recall": result.gold_recall,
             "gold_recall_kept": self.gold_recall_kept,
+            **self.certainty,
             "by_gold_links": _shares(result.by_links),
             "by_gold_prior": _shares(result.by_prior),
             "errors": result.errors,

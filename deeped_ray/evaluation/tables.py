@@ -70,6 +70,8 @@ def report_text(reports: Sequence[Report], *, style: Style = PLAIN) -> str:
         report_table(reports, style=style),
         "Precision (P), recall (R) and F1 in %, over mentions and as means over documents",
         _table_of(reports, ["micro P", "R", "F1", "macro P", "R", "F1"], rates, style),
+        "Whether probabilities mean what they say, for mentions that have candidates; nil: none of the candidates is meant",
+        _table_of(reports, list(_CERTAINTY), [_certainty_cells(report) for report in reports], style),
         "Mentions answered wrongly or not at all, by kind",
         _table_of(reports, ["errors", *(kind.replace("_", " ") for kind in ERROR_KINDS)], errors, style),
         "Accuracy in % by links to the gold entity, where it is a candidate; in brackets the mentions",
@@ -95,6 +97,26 @@ def describe_case(report: Report, case: Case, *, style: Style = PLAIN) -> str:
 def _table_of(reports: Sequence[Report], headers: Sequence[str], rows: Sequence[Sequence[object]], style: Style) -> str:
     named = [[report.name, report.model, *row] for report, row in zip(reports, rows, strict=True)]
     return table(["data set", "model", *headers], named, style=style)
+
+
+_CERTAINTY = {
+    "ECE": "ece",
+    "AUROC": "auroc",
+    "right at 0.9 %": "precision_at_threshold_90",
+    "covered with 90% right %": "coverage_at_precision_90",
+    "nil P %": "nil_precision",
+    "nil R %": "nil_recall",
+    "nil F1 %": "nil_f1",
+}
+"""Column -> key of `Report.certainty`."""
+
+
+def _certainty_cells(report: Report) -> list[str]:
+    cells = []
+    for name, key in _CERTAINTY.items():
+        value = report.certainty[key]
+        cells.append(_percent(value) if name.endswith("%") or value is None else f"{value:.3f}")
+    return cells
 
 
 def _share_cells(shares: Mapping[str, Share]) -> list[str]:

@@ -15,18 +15,22 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, Part
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.certainty import Certain, Certainty, Judged
 from deeped_ray.linking.config import ModelConfig, ModelKind
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, Span
 from deeped_ray.linking.encoding import EncodedDocument
 from deeped_ray.linking.inputs import LinkerInputs, Window
 from deeped_ray.linking.pace import Pause, no_pause, num_threads
 from deeped_ray.linking.retrieval import SOURCES
-from deeped_ray.linking.scoring import LOWEST, FittedModel, Scored, log_softmax
+from deeped_ray.linking.scoring import FittedModel, Scored, log_softmax
 from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Prediction
 from deeped_ray.types import LinkerKind as LinkerKind
 
 MENTION_COUNTS = "mention_counts.parquet"
+HISTORY = "history.csv"
+"""Of the training run, which a linker without a model has not had."""
 NO_CANDIDATES = "no entity is known by this name"
+NOTHING_FITS = "entities are known by this name, but none fits: the probability of none is {:.3f}"
 NOTHING_RESEMBLES = "no entity is known by this name, or by one that resembles it"
 ALL_BY_PRIOR = CandidateConfig(sources="prior", evidence="prior", kept_by_prior=30, kept_by_context=0)
 # with fewer documents, sharing them out costs more than it saves
@@ -47,12 +51,17 @@ class Linker:
         inputs: LinkerInputs,
         model: FittedModel | None,
         *,
+        certainty: Certainty | None = None,
         detection: DetectionConfig | None = None,
         unit: float = 1.0,
     ) -> None:
-        """`unit` scales scores before the softmax: the margin of the ranking loss, or 1."""
+        """Without `certainty`, probabilities are not calibrated, and none of these is never the answer.
+
+        `unit` scales scores before the softmax: the margin of the ranking loss, or 1.
+        """
         self.inputs = inputs
         self.unit = unit
+        self.certainty = certainty
         self._detection = detection or DetectionConfig()
         self._no_candidates = NOTHING_RESEMBLES if inputs.config.sources == "all" else NO_CANDIDATES
         self._num_threads = num_threads()
@@ -72,15 +81,16 @@ class Linker:
         `lists` are external candidate lists, `ppr:FILE`. `detection` sets how mentions are found in raw text.
         """
         kb = kb if isinstance(kb, KnowledgeBase) else KnowledgeBase(kb)
-        if kind == "prior":
-            counts = kb.open("linker").path / MENTION_COUNTS if lists and "linker" in kb else None
+        part = kb.open("linker") if kind != "prior" or "linker" in kb else None
+        if part is None or kind == "prior" or is_prior_alone(part):
+            counts = part.path / MENTION_COUNTS if part and lists else None
             inputs = LinkerInputs(kb, ALL_BY_PRIOR, lists=CandidateLists(lists), counts=counts)
-            return cls(inputs, None, detection=detection)
-        part = kb.open("linker")
+            certainty = _certainty(part, certainty_path(part.path, "prior")) if part else None
+            return cls(inputs, None, certainty=certainty, detection=detection)
         # linkers that were trained before there were other sources have none of the two settings
         config = CandidateConfig(**{"sources": "prior", "evidence": "prior", **part.config["candidates"]})
         inputs = LinkerInputs(kb, config, lists=CandidateLists(lists), counts=part.path / MENTION_COUNTS)
-        return cls._fitted(part, kind, inputs, weights_path(part.path, kind), detection=detection)
+        return cls._fitted(part, kind, inputs, detection=detection)
 
     @classmethod
     def open_seeds(cls, kb: KnowledgeBase, kind: LinkerKind, inputs: LinkerInputs) -> list["Linker"]:
@@ -89,8 +99,7 @@ class Linker:
             return []
         part = kb.open("linker")
         first, count = part.config["training"]["seed"], part.config["training"]["seeds"]
-        paths = [weights_path(part.path, kind, seed=seed) for seed in range(first, first + count)]
-        return [cls._fitted(part, kind, inputs, path) for path in paths]
+        return [cls._fitted(part, kind, inputs, seed=seed) for seed in range(first, first + count)]
 
     @classmethod
     def _fitted(
@@ -98,10 +107,12 @@ class Linker:
         part: Part,
         kind: ModelKind,
         inputs: LinkerInputs,
-        weights: Path,
         *,
+        seed: int | None = None,
         detection: DetectionConfig | None = None,
     ) -> "Linker":
+        """With the weights of a seed, or of the best one."""
+        weights = weights_path(part.path, kind, seed=seed)
         if not weights.exists():
             kb = part.location.parent.parent
             raise ArtifactError(
@@ -113,7 +124,8 @@ class Linker:
         model = FittedModel.load(weights, kind, config, dimension=dimension, num_evidence=inputs.num_evidence)
         training = part.config["training"]
         unit = training["margin"] if training["loss"] == "margin" else 1.0
-        return cls(inputs, model, detection=detection, unit=unit)
+        certainty = _certainty(part, certainty_path(part.path, kind, seed=seed))
+        return cls(inputs, model, certainty=certainty, detection=detection, unit=unit)
 
     @functools.cached_property
     def detector(self) -> Detector | SpacyDetector:
@@ -169,26 +181,48 @@ class Linker:
         return self.model.score(encoded, entities, words, explain=explain)
 
     def _by_prior(self, document: Document, pause: Pause) -> list[Prediction]:
-        catalogue = self.inputs.catalogue
-        answers = []
         firsts = self.inputs.first_candidates(document, pause=pause)
-        for mention, first in zip(document.mentions, firsts, strict=True):
+        if not firsts:
+            return []
+        judged = Judged.by_prior([document.surface(mention) for mention in document.mentions], firsts)
+        certain = self._judge(judged)
+        titles = iter(
+            self.inputs.catalogue.titles(np.array([c.entity_id for first in firsts for c in first], np.int64))
+        )
+        answers = []
+        for mention, first, *known in zip(document.mentions, firsts, *map(plain_numbers, certain), strict=True):
             candidates = tuple(
-                Candidate(
-                    title=catalogue.title(entity_id),
-                    page_id=int(catalogue.page_ids[entity_id]),
-                    url=catalogue.url(catalogue.title(entity_id)),
-                    prior=prior,
-                    local=0.0,
-                    coherence=None,
-                    score=prior,
-                    probability=prior,
-                )
-                for entity_id, prior, _ in first
+                self._candidate(title, int(self.inputs.catalogue.page_ids[entity]), prior, 0.0, None, prior, share)
+                for (entity, prior, _), title, share in zip(first, titles, known[0], strict=False)
             )
-            reason = None if candidates else self._no_candidates
-            answers.append(Prediction(*_place(document, mention), candidates, reason=reason))
+            answers.append(self._prediction(_place(document, mention), candidates, known[1]))
         return answers
+
+    def _candidate(self, title: str, page_id: int, *rest: Any) -> Candidate:
+        return Candidate(title, page_id, self.inputs.catalogue.url(title), *rest)
+
+    def _judge(self, judged: Judged) -> Certain:
+        if self.certainty is not None:
+            return self.certainty.judge(judged)
+        is_candidate = np.arange(judged.rho.shape[1]) < judged.num_candidates[:, None]
+        shares = np.exp(log_softmax(judged.rho / np.float32(self.unit), is_candidate)) * is_candidate
+        return Certain(shares, (judged.num_candidates == 0).astype(np.float32))
+
+    def _prediction(
+        self,
+        span: tuple[int, int, str],
+        candidates: tuple[Candidate, ...],
+        none: float,
+        attended: tuple[tuple[str, float], ...] = (),
+        support: tuple[tuple[int, float], ...] = (),
+    ) -> Prediction:
+        """The best candidate is the answer, unless it is more likely that none is right."""
+        reason = None
+        if not candidates:
+            reason = self._no_candidates
+        elif none > candidates[0].probability:
+            reason = NOTHING_FITS.format(none)
+        return Prediction(*span, candidates, attended, support, reason, none)
 
     def _predictions(
         self, document: Document, window: Window, encoded: EncodedDocument, scored: Scored
@@ -197,10 +231,11 @@ class Linker:
         titles = self.inputs.catalogue.titles(encoded.entities)
         page_ids = self.inputs.catalogue.page_ids[encoded.entities].tolist()
         urls = [self.inputs.catalogue.url(title) for title in titles]
-        is_candidate = scored.rho > LOWEST
-        probabilities = np.exp(log_softmax(scored.rho / np.float32(self.unit), is_candidate))
-        columns = (encoded.prior, scored.psi, scored.belief, scored.rho, probabilities)
+        spans = [_place(document, document.mentions[place]) for place in window.mentions]
+        certain = self._judge(Judged.by_model([surface for _, _, surface in spans], encoded, scored))
+        columns = (encoded.prior, scored.psi, scored.belief, scored.rho, certain.candidates)
         plain = ([None] * len(encoded) if each is None else plain_numbers(each) for each in columns)
+        none = plain_numbers(certain.none)
         rows = zip(encoded.candidates.tolist(), *plain, strict=True)
         nothing: list[tuple[Any, ...]] = [()] * len(encoded)
         attended = (
@@ -210,9 +245,9 @@ class Linker:
         for i, (place, is_answered, row) in enumerate(zip(*window, rows, strict=True)):
             if not is_answered:
                 continue
-            span, num = _place(document, document.mentions[place]), int(encoded.num_candidates[i])
+            num = int(encoded.num_candidates[i])
             if not num:
-                yield place, Prediction(*span, reason=self._no_candidates)
+                yield place, self._prediction(spans[i], (), 1.0)
                 continue
             sources = [SOURCES[source] for source in encoded.sources[i, :num].tolist()]
             entities, *scores = (each if each is not None else [None] * num for each in row)
@@ -221,7 +256,7 @@ class Linker:
                 for e, *parts in zip(entities[:num], *scores, sources, strict=False)
             ]
             candidates.sort(key=lambda candidate: -candidate.score)
-            yield place, Prediction(*span, tuple(candidates), attended[i], support[i])
+            yield place, self._prediction(spans[i], tuple(candidates), none[i], attended[i], support[i])
 
 
 def plain_numbers(values: Floats) -> list[Any]:
@@ -263,6 +298,28 @@ def _place(document: Document, mention: Mention) -> tuple[int, int, str]:
 def weights_path(folder: Path, kind: ModelKind, *, seed: int | None = None) -> Path:
     """Weights of the best seed, or of a given one."""
     return folder / f"{kind}.safetensors" if seed is None else folder / "seeds" / f"{kind}.{seed}.safetensors"
+
+
+def certainty_path(folder: Path, kind: LinkerKind, seed: int | None = None) -> Path:
+    """What makes probabilities of the scores of these weights."""
+    return (
+        folder / f"{kind}.certainty.safetensors"
+        if seed is None
+        else folder / "seeds" / f"{kind}.{seed}.certainty.safetensors"
+    )
+
+
+def _certainty(part: Part, path: Path) -> Certainty | None:
+    """None for linkers that were trained before there was any."""
+    if not path.exists():
+        return None
+    part.check(path.relative_to(part.path).as_posix())
+    return Certainty.load(path)
+
+
+def is_prior_alone(part: Part) -> bool:
+    """Whether there was too little to learn from, so that the linker has no model."""
+    return HISTORY not in part.record["files"]
 
 
 def check_spans(text: str, spans: Sequence[Span]) -> None:

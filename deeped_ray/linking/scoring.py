@@ -87,7 +87,7 @@ class FittedModel:
         """Psi and beta (section 4)."""
         psi, beta = np.zeros(document.candidates.shape, np.float32), np.zeros(document.context.shape, np.float32)
         kernels.attend(
-            *(_dots(self._times(entities, form), words) for form in "AB"),
+            *(dots(self._times(entities, form), words) for form in "AB"),
             *(document.candidates, document.num_candidates, document.context, document.num_words),
             *(self.config.kept_words(self.kind), psi, beta, np.zeros(document.context.shape, np.int32)),
         )
@@ -98,7 +98,7 @@ class FittedModel:
     ) -> Floats:
         """mu after T rounds (section 5)."""
         config, (n, S) = self.config, unary.shape
-        scores = _dots(self._times(scale * entities, "C"), entities)
+        scores = dots(self._times(scale * entities, "C"), entities)
         if config.product == "sum" or not kernels.can_propagate(delta=config.damping, T=config.rounds):
             phi = scores[document.candidates[:, None, :, None], document.candidates[None, :, None, :]]
             return _propagate_plainly(unary, phi, is_candidate, config)
@@ -122,7 +122,7 @@ class FittedModel:
         answers = entities[document.candidates[rows, best]] * is_candidate.any(axis=1, keepdims=True)
         rivals = entities[document.candidates[rows, second]]
         gain = (answers - rivals) * is_other.any(axis=1, keepdims=True)
-        return scale * _dots(self._times(gain, "C"), answers)
+        return scale * dots(self._times(gain, "C"), answers)
 
     def _pairwise_scale(self, is_candidate: Bools) -> np.float32:
         """The factor of Phi: 2 / (n - 1), or 2 / n, of the mentions that have candidates."""
@@ -132,7 +132,7 @@ class FittedModel:
     def _times(self, vectors: Floats, form: str) -> Floats:
         """x' A for every vector x; the form is given in full or by its diagonal."""
         weights = self._forms[form]
-        return vectors * weights if weights.ndim == 1 else _dots(vectors, weights)
+        return vectors * weights if weights.ndim == 1 else dots(vectors, weights)
 
 
 # -- weights
@@ -176,13 +176,13 @@ def _combine(
     two = np.stack([evidence[is_candidate], log_prior(document.prior)[is_candidate]], axis=1)
     values = np.concatenate([two, document.evidence[is_candidate]], axis=1)
     for place, (weight, bias) in enumerate(layers):
-        values = _dots(np.maximum(values, 0) if place else values, weight) + bias
+        values = dots(np.maximum(values, 0) if place else values, weight) + bias
     rho = np.full(evidence.shape, LOWEST)
     rho[is_candidate] = values[:, 0]
     return rho
 
 
-def _dots(x: Floats, y: Floats) -> Floats:
+def dots(x: Floats, y: Floats) -> Floats:
     result = np.empty((len(x), len(y)), np.float32)
     kernels.dots(np.ascontiguousarray(x), y, result)
     return result

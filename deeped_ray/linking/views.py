@@ -70,9 +70,9 @@ def describe(prediction: Prediction, *, num_words: int, style: Style = PLAIN) ->
     ]
     headers = ["candidate", "source", "prior", "local", "coherence", "score", "probability"]
     columns = table(headers, rows, style=style)
-    return "\n".join(
-        [head, *([f"  attended words: {words}"] if words else []), *(f"  {line}" for line in columns.splitlines())]
-    )
+    told = [f"attended words: {words}"] if words else []
+    told += [*columns.splitlines(), f"none of these: probability {prediction.none_probability:.3f}"]
+    return "\n".join([head, *(f"  {line}" for line in told)])
 
 
 def answer_of(prediction: Prediction, *, top: int | None = None, explain: bool = True) -> dict[str, Any]:
@@ -83,6 +83,7 @@ def answer_of(prediction: Prediction, *, top: int | None = None, explain: bool =
         "surface": prediction.surface,
         "entity": prediction.entity,
         "reason": prediction.reason,
+        "none_probability": prediction.none_probability,
         "candidates": prediction.candidates[:top],
         "attended": [{"word": word, "weight": weight} for word, weight in prediction.attended] if explain else [],
         "support": [{"mention": place, "weight": w} for place, w in prediction.support] if explain else [],

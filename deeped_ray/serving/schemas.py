@@ -115,7 +115,9 @@ class Entity(BaseModel):
 class EntityScore(Entity):
     """A candidate and the parts of its score."""
 
-    probability: float
+    probability: float = Field(
+        description="how likely it is right; with none_probability, those of all candidates add up to 1"
+    )
     score: float
     prior: float = Field(description="p(e|m); 0 if another source found it")
     local: float = Field(description="what the attended context words say")
@@ -141,6 +143,7 @@ class LinkedMention(BaseModel):
     surface: str
     entity: EntityScore | None
     reason: str | None
+    none_probability: float = Field(description="how likely it is that none of the candidates is meant")
     candidates: list[EntityScore]
     attended: list[AttendedWord]
     support: list[Supporter]

@@ -7,6 +7,8 @@
 Documents given as --dev are never calibrated on, so that scores on them say how good the probabilities are.
 """
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +20,10 @@ from deeped_ray.mini import MINI_DUMP
 from deeped_ray.training.config import TrainingConfig
 from deeped_ray.types import DeepEdError, Document
 
+LEAST_MENTIONS = 50
+"""With fewer there is nothing to learn from."""
 CALIBRATION_ONE_IN = 10
+ENOUGH_MENTIONS = 12_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +34,14 @@ class TrainingDocuments:
     dev: list[Document]
     calibration: list[Document]
 
+    @property
+    def are_enough(self) -> bool:
+        """Whether a model can be fitted to them."""
+        return bool(self.dev) and sum(len(document.mentions) for document in self.train) >= LEAST_MENTIONS
+
     @classmethod
     def read(cls, kb: KnowledgeBase, training: TrainingConfig) -> "TrainingDocuments":
-        train, weights, calibration = [], [], teaching.read(kb.open("corpus"), "dev")
+        train, weights, calibration = [], [], _some(teaching.read(kb.open("corpus"), "dev"))
         for spec in training.train:
             name, weight = split_weight(spec)
             for document in read_dataset(name, kb=kb):
@@ -44,16 +54,18 @@ class TrainingDocuments:
 
 
 def with_defaults(kb: KnowledgeBase, training: TrainingConfig) -> TrainingConfig:
-    """Documents that need not be given: the mini encyclopedia's own, else those that the dump keeps aside, if it has any."""
-    corpus = kb.open("corpus")
-    is_mini = kb.open("pages").config["dumps"] == [fingerprint(MINI_DUMP)]
-    train, dev = ("mini:train", "mini:dev") if is_mini else LINKS
-    has_links = is_mini or bool(teaching.read(corpus, "train"))
-    if training.train and not training.dev and not has_links:
+    """With documents that need not be given: the mini encyclopedia's own, else those that the dump keeps aside.
+
+    A dump with few links may have none: then there is nothing to learn from.
+    """
+    if kb.open("pages").config["dumps"] == [fingerprint(MINI_DUMP)]:
+        own: Sequence[str] = ("mini:train", "mini:dev")
+    else:
+        splits: tuple[teaching.Split, ...] = ("train", "dev")
+        own = [f"links:{split}" for split in splits if teaching.read(kb.open("corpus"), split)]
+    if training.train and not training.dev and not own:
         raise DeepEdError("Give --dev, as in aida:FILE: the dump has no links to validate on.")
-    if not has_links:
-        return training
-    return replace(training, train=training.train or (train,), dev=training.dev or (dev,))
+    return replace(training, train=training.train or tuple(own[:1]), dev=training.dev or tuple(own[-1:]))
 
 
 def split_weight(spec: str) -> tuple[str, float]:
@@ -68,6 +80,12 @@ def split_weight(spec: str) -> tuple[str, float]:
 def training_identity(spec: str) -> Any:
     name, weight = split_weight(spec)
     return [identity(name), weight]
+
+
+def _some(documents: list[Document]) -> list[Document]:
+    """As many as are enough: what is left after them would only take time."""
+    ends = itertools.accumulate(len(document.mentions) for document in documents)
+    return [document for document, end in zip(documents, ends, strict=True) if end <= ENOUGH_MENTIONS] or documents[:1]
 
 
 def _is_for_calibration(document: Document) -> bool:

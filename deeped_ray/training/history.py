@@ -3,17 +3,16 @@
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from deeped_ray.evaluation.metrics import mean_and_interval
-
-HISTORY = "history.csv"
+from deeped_ray.linking.config import ModelKind
 
 
 class Validation(NamedTuple):
     """One validation of one model: a line of history.csv."""
 
-    model: str
+    model: ModelKind
     seed: int
     epoch: int
     learning_rate: float
@@ -31,7 +30,10 @@ def write_history(history: Sequence[Validation], path: Path) -> None:
 def read_history(path: Path) -> list[Validation]:
     with open(path, newline="") as handle:
         rows = list(csv.reader(handle))[1:]
-    return [Validation(model, int(seed), int(epoch), *map(float, rest)) for model, seed, epoch, *rest in rows]
+    return [
+        Validation(cast(ModelKind, model), int(seed), int(epoch), *map(float, rest))
+        for model, seed, epoch, *rest in rows
+    ]
 
 
 def best_by_seed(history: Sequence[Validation], model: str) -> dict[int, float]:
@@ -63,7 +65,7 @@ def summarize(history: Sequence[Validation]) -> dict[str, Any]:
     return summary
 
 
-def models_of(history: Sequence[Validation]) -> list[str]:
+def models_of(history: Sequence[Validation]) -> list[ModelKind]:
     return list(dict.fromkeys(row.model for row in history))
 
 

@@ -14,7 +14,8 @@ import logging
 import os
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,26 +26,38 @@ import torch
 from ray.train import Checkpoint, CheckpointConfig, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 from ray.train.v2._internal.execution import context as ray_context
+from safetensors.numpy import load_file, save_file
 
 from deeped_ray.evaluation.datasets import identity
 from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
+from deeped_ray.knowledge.parts import Part
 from deeped_ray.linking.candidate_lists import CandidateLists, list_path
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.config import ModelConfig
+from deeped_ray.linking.encoding import Floats
 from deeped_ray.linking.inputs import LinkerInputs
-from deeped_ray.linking.linker import MENTION_COUNTS, weights_path
+from deeped_ray.linking.linker import (
+    ALL_BY_PRIOR,
+    HISTORY,
+    MENTION_COUNTS,
+    certainty_path,
+    is_prior_alone,
+    weights_path,
+)
 from deeped_ray.linking.mention_counts import MentionCounts
-from deeped_ray.running import logs
+from deeped_ray.linking.scoring import FittedModel
+from deeped_ray.running import logs, tasks
 from deeped_ray.running.cluster import ensure_ray, observed
 from deeped_ray.running.faults import reached
 from deeped_ray.running.metrics import record
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
 from deeped_ray.storage.location import Location
+from deeped_ray.training.calibration import fit_certainty
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
-from deeped_ray.training.documents import TrainingDocuments, training_identity, with_defaults
+from deeped_ray.training.documents import LEAST_MENTIONS, TrainingDocuments, training_identity, with_defaults
 from deeped_ray.training.fitting import Examples, Fit
-from deeped_ray.training.history import HISTORY, Validation, best_seed, read_history, summarize, write_curves
+from deeped_ray.training.history import Validation, best_seed, models_of, read_history, summarize, write_curves
 from deeped_ray.types import DeepEdError
 
 logger = logging.getLogger(__name__)
@@ -89,15 +102,32 @@ def train_linker(
         "candidates": asdict(candidates),
     }
     parents = ("corpus", "words", "vectors", *(["index"] if candidates.retrieves else []))
-    if kb.is_current("linker", config=recorded, parents=parents):
-        history = read_history(kb.open("linker").path / HISTORY)
-    else:
+    if not kb.is_current("linker", config=recorded, parents=parents):
         with kb.write("linker", config=recorded, parents=parents) as folder:
             job = _prepare(kb, training, model, candidates, folder)
             run = resume.folder(kb, "train", [[kb.open(parent).id for parent in parents], recorded])
-            history = _keep_best(_fit_on_ray(job, workers, run), training, folder)
+            history = _fit(job, workers, run, folder)
+            _calibrate(job, history, folder)
         run.remove()
-    return {**summarize(history), "history": str(kb.open("linker").path / HISTORY)}
+    return _summary(kb.open("linker"))
+
+
+def _fit(job: FitJob, workers: WorkerConfig, run: Location, folder: Path) -> list[Validation]:
+    """Fill the part with models; without enough documents there are none, and the linker links by prior alone."""
+    if job.documents.are_enough:
+        return _keep_best(_fit_on_ray(job, workers, run), job.training, folder)
+    logger.warning(
+        "fewer than %d links to learn from: the linker answers by the prior alone. Give --train, as in aida:FILE, to train a model.",
+        LEAST_MENTIONS,
+    )
+    return []
+
+
+def _summary(part: Part) -> dict[str, Any]:
+    if is_prior_alone(part):
+        return {"models": [], "dev_accuracy": {}}
+    history = read_history(part.path / HISTORY)
+    return {**summarize(history), "history": str(part.path / HISTORY)}
 
 
 def _prepare(
@@ -141,6 +171,21 @@ def _keep_best(checkpoint: Checkpoint, training: TrainingConfig, folder: Path) -
     for validation in history:  # workers are gone before Ray has asked them for the last ones
         _record(validation)
     return history
+
+
+def _calibrate(job: FitJob, history: Sequence[Validation], folder: Path) -> None:
+    """How sure every model may be, and the prior alone."""
+    names = [FitName(kind, seed) for kind in models_of(history) for seed in job.training.all_seeds]
+    weights = [load_file(weights_path(folder, name.kind, seed=name.seed)) for name in names]
+    calibrated = replace(job, documents=replace(job.documents, train=[], weights=[], dev=[]))
+    done = tasks.run("calibrate", _fit_certainty, [None, *zip(names, weights, strict=True)], calibrated, unit="models")
+    for name, found in zip([None, *names], done.results, strict=True):
+        if found is not None:
+            save_file(found, certainty_path(folder, *name) if name else certainty_path(folder, "prior"))
+    for kind in models_of(history):
+        best = certainty_path(folder, kind, seed=best_seed(history, kind))
+        if best.exists():
+            shutil.copy(best, certainty_path(folder, kind))
 
 
 def _fit_on_ray(job: FitJob, workers: WorkerConfig, run: Location) -> Checkpoint:
@@ -206,6 +251,18 @@ def _fit_models(job: FitJob, num_threads: int) -> None:
             for seed in job.training.all_seeds:
                 for validation in Fit(FitName(kind, seed), examples, job.training, job.model, run).validations():
                     _report(run, validation)
+
+
+def _fit_certainty(item: tuple[FitName, dict[str, Floats]] | None, job: FitJob) -> dict[str, Floats] | None:
+    """For one model, or for the prior."""
+    torch.set_num_threads(1)
+    kb = KnowledgeBase(job.kb)
+    if item is None:
+        return fit_certainty(None, job.documents.calibration, LinkerInputs(kb, ALL_BY_PRIOR))
+    name, weights = item
+    inputs = LinkerInputs(kb, job.candidates, lists=job.lists)
+    inputs.counts = job.counts
+    return fit_certainty(FittedModel(name.kind, job.model, weights), job.documents.calibration, inputs)
 
 
 def _run_so_far() -> Run:

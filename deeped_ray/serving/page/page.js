@@ -123,17 +123,22 @@ function showText(linked) {
   mentions.forEach(({ start, end, entity, reason }, index) => {
     const attributes = {
       class: entity ? "mention" : "mention unlinked",
-      title: entity ? entity.title : reason,
+      title: entity ? `${entity.title}, ${percent(entity.probability)}` : reason,
       role: "button",
       tabindex: index ? -1 : 0,
       "data-mention": index,
       "aria-controls": "panel",
     };
-    text.append(points.slice(at, start).join(""), element("mark", attributes, points.slice(start, end).join("")));
+    const mark = element("mark", attributes, points.slice(start, end).join(""));
+    if (entity) mark.style.setProperty("--certainty", certaintyOf(entity.probability));
+    text.append(points.slice(at, start).join(""), mark);
     at = end;
   });
   text.append(points.slice(at).join(""));
 }
+
+/** 0 for a guess, 1 for a certain answer: half of the scale is below 90%, where answers begin to be trusted. */
+const certaintyOf = (probability) => (probability < 0.9 ? probability / 1.8 : 0.5 + 5 * (probability - 0.9));
 
 /** Marks the attended words wherever they stand outside the mention itself, cut as the server's tokenizer cuts. */
 function highlight(mention, attended) {
@@ -241,7 +246,7 @@ function showPanel(mention) {
   panel.scrollTop = 0;
   panel.replaceChildren(answerHeading(mention));
   if (candidates.length) {
-    panel.append(element("ol", { "aria-label": "Candidates" }, ...candidates.map(candidateItem)));
+    panel.append(element("ol", { "aria-label": "Candidates" }, ...candidates.map(candidateItem), noneItem(mention)));
     panel.append(element("p", { class: "key" }, partNames(candidates[0])));
   }
   if (attended.length) {
@@ -303,6 +308,16 @@ function candidateItem(candidate, _, all) {
     element("span", { class: "number" }, percent(candidate.probability)),
   );
   return element("li", { class: "candidate" }, name, element("dl", {}, ...bars));
+}
+
+function noneItem({ none_probability }) {
+  const name = element(
+    "div",
+    { class: "name" },
+    element("span", { class: "none" }, "None of these"),
+    element("span", { class: "number" }, percent(none_probability)),
+  );
+  return element("li", { class: "candidate" }, name);
 }
 
 function bar(name, value, largest) {

@@ -5,7 +5,7 @@
 
 rho are the model's scores. x says what is known about the mention as a whole: how far ahead its best candidate is, what
 speaks for it, how the mention is written, and how well the rest of the document is known. h and t are the two outputs of
-small networks, fitted to documents that the model has not seen (`training.calibration`). The model's scores say which
+small networks (`training.calibration`). The model's scores say which
 candidate is best; only h and t say how good that is, so the order of the candidates stays.
 """
 

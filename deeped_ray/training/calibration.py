@@ -1,4 +1,4 @@
-"""Fits how sure a model may be (`linking.certainty`) to documents that it has not seen.
+"""Fits how sure a model may be (`linking.certainty`).
 
 "None of these" is learned from mentions whose entity the knowledge base lacks: those that documents have anyway, and some
 made by taking entities out. A rare entity is taken out more often than a well-known one, as it is with real ones.
@@ -26,7 +26,7 @@ EPOCHS = 30
 BATCH = 512
 LEARNING_RATE = 3e-3
 WEIGHT_DECAY = 0.1
-TAKEN_OUT_WEIGHT = 0.3
+TAKEN_OUT_WEIGHT = 0.6
 TAKEN_OUT_SHARES = ((3, 0.5), (20, 0.25), (np.inf, 0.1))
 """Links to an entity, at most, and the share of such entities that are taken out."""
 

@@ -38,6 +38,10 @@ class TrainingConfig:
     validate_every: Annotated[int, "epochs between validations; each also writes a checkpoint"] = 1
     patience: Annotated[int, "stop after this many epochs without a better validation accuracy"] = 500
     documents_per_step: Annotated[int, "documents in one optimiser step; the paper's: 1"] = 8
+    learn_unlinked: Annotated[
+        bool,
+        "learn when none of the candidates fits also from mentions annotated as outside Wikipedia: --NME--, NIL. Noisy.",
+    ] = False
     insert_gold: Annotated[bool, "offer the right entity where pruning lost it, in training only (deep-ed)"] = False
     seed: Annotated[int, "seeds initial weights and the order of documents"] = 0
     seeds: Annotated[

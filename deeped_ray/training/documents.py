@@ -2,9 +2,11 @@
 
     train         given as --train, with a weight: `links:train@0.5`. Without any: the articles that the dump keeps aside.
     dev           given as --dev. Without any: one in five of these articles.
-    calibration   those same articles, and one in ten of the annotated training documents, which nothing is fitted to
+    calibration   one in five of these articles, and the annotated training documents
 
-Documents given as --dev are never calibrated on, so that scores on them say how good the probabilities are.
+Annotated training documents were seen in training, so the model is somewhat surer there than elsewhere. That matters less
+than to know their kind of text (docs/experiments.md). Documents given as --dev are never calibrated on, so that scores on
+them say how good the probabilities are.
 """
 
 import itertools
@@ -15,15 +17,14 @@ from typing import Any
 from deeped_ray.corpus import teaching
 from deeped_ray.evaluation.datasets import LINKS, identity, read_dataset, read_datasets
 from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
-from deeped_ray.knowledge.strings import hash64
 from deeped_ray.mini import MINI_DUMP
 from deeped_ray.training.config import TrainingConfig
 from deeped_ray.types import DeepEdError, Document
 
 LEAST_MENTIONS = 50
 """With fewer there is nothing to learn from."""
-CALIBRATION_ONE_IN = 10
-ENOUGH_MENTIONS = 12_000
+ENOUGH_MENTIONS = 25_000
+"""Of articles, for calibration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +45,11 @@ class TrainingDocuments:
         train, weights, calibration = [], [], _some(teaching.read(kb.open("corpus"), "dev"))
         for spec in training.train:
             name, weight = split_weight(spec)
-            for document in read_dataset(name, kb=kb):
-                if name not in LINKS and _is_for_calibration(document):
-                    calibration.append(document)
-                else:
-                    train.append(document)
-                    weights.append(weight)
+            documents = read_dataset(name, kb=kb)
+            train += documents
+            weights += [weight] * len(documents)
+            if name not in LINKS:
+                calibration += read_dataset(name, with_unlinked=training.learn_unlinked)
         return cls(train=train, weights=weights, dev=read_datasets(training.dev, kb=kb), calibration=calibration)
 
 
@@ -83,10 +83,6 @@ def training_identity(spec: str) -> Any:
 
 
 def _some(documents: list[Document]) -> list[Document]:
-    """As many as are enough: what is left after them would only take time."""
+    """As many as are enough: more would only take time."""
     ends = itertools.accumulate(len(document.mentions) for document in documents)
     return [document for document, end in zip(documents, ends, strict=True) if end <= ENOUGH_MENTIONS] or documents[:1]
-
-
-def _is_for_calibration(document: Document) -> bool:
-    return hash64(f"calibration\t{document.name}") % CALIBRATION_ONE_IN == 0

@@ -44,6 +44,7 @@ from deeped_ray.linking.model import LinkerModel
 from deeped_ray.running.console import table
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig
+from deeped_ray.training.documents import TrainingDocuments
 from deeped_ray.training.fitting import Examples, Fit
 from deeped_ray.types import Document
 
@@ -172,12 +173,12 @@ class Bench:
 
     def __init__(self, kb: KnowledgeBase, training: TrainingConfig) -> None:
         self.training = training
-        self._documents = read_datasets(training.train), read_datasets(training.dev)
-        self._inputs = inputs_of(kb, PAPER, training, self._documents[0])
+        self._documents = TrainingDocuments.of(read_datasets(training.train), read_datasets(training.dev))
+        self._inputs = inputs_of(kb, PAPER, training, self._documents.train)
 
     @functools.cache  # noqa: B019 - there is one
     def examples(self, *, insert_gold: bool) -> Examples:
-        return Examples.of(*self._documents, self._inputs, insert_gold=insert_gold)
+        return Examples.of(self._documents, self._inputs, insert_gold=insert_gold)
 
     def fit(self, variation: Variation, seed: int) -> Run:
         training, run = replace(self.training, **variation.training), Run()

@@ -26,6 +26,7 @@ from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.model import LinkerModel
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig
+from deeped_ray.training.documents import TrainingDocuments
 from deeped_ray.training.fitting import Examples, Fit
 
 AIDA_MENTIONS = 18_448
@@ -143,7 +144,7 @@ def main() -> None:
         lists = CandidateLists([args.train_candidates] if args.train_candidates else [])
         paper = CandidateConfig(sources="prior", evidence="prior")  # the plain form below knows no other evidence
         inputs = LinkerInputs(KnowledgeBase(args.kb), paper, lists=lists)
-        examples = Examples.of(read_dataset(args.train), [], inputs)
+        examples = Examples.of(TrainingDocuments.of(read_dataset(args.train), []), inputs)
     else:
         examples = random_examples(args.documents)
     documents, vectors = examples.train, (examples.word_vectors, examples.entity_vectors)

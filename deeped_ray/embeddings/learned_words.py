@@ -1,5 +1,6 @@
 """Word vectors learned from the dump itself: PPMI of co-occurrences, then truncated SVD."""
 
+import logging
 from collections.abc import Iterable
 
 import numpy as np
@@ -13,6 +14,9 @@ from deeped_ray.knowledge.strings import StringIndex
 from deeped_ray.running.progress import Progress
 from deeped_ray.text import is_content_word, tokenize
 from deeped_ray.types import DeepEdError, Page
+
+LEAST_WORDS = 3
+logger = logging.getLogger(__name__)
 
 
 def learned_words(pages: Part, corpus_vocabulary: StringIndex, config: WordVectorConfig) -> tuple[list[int], Vectors]:
@@ -50,10 +54,10 @@ def count_cooccurrences(pages: Iterable[Page], word_ids: dict[str, int], *, wind
 
 def ppmi(counts: scipy.sparse.csr_matrix, *, smoothing: float) -> scipy.sparse.csr_matrix:
     """max(0, log p(w, c) / (p(w) p(c)^smoothing)) on the non-zero counts."""
-    total = counts.sum()
+    total = counts.sum() or 1
     words = np.asarray(counts.sum(axis=1)).ravel() / total
     contexts = np.asarray(counts.sum(axis=0)).ravel() ** smoothing
-    contexts /= contexts.sum()
+    contexts /= contexts.sum() or 1
     cells = counts.tocoo()
     values = np.log((cells.data / total) / (words[cells.row] * contexts[cells.col]))
     positive = values > 0
@@ -62,10 +66,14 @@ def ppmi(counts: scipy.sparse.csr_matrix, *, smoothing: float) -> scipy.sparse.c
 
 def factorize(matrix: scipy.sparse.csr_matrix, *, dimension: int) -> Vectors:
     """Rows of U sqrt(S) of the truncated SVD, unit length."""
-    if dimension >= min(matrix.shape):
+    num_words = matrix.shape[0]
+    if num_words < LEAST_WORDS or not matrix.nnz:
         raise DeepEdError(
-            f"{matrix.shape[0]:,} words are too few for {dimension}-dimensional vectors. Lower corpus.dimension or corpus.min_word_count."
+            f"{num_words:,} words are too few to learn vectors from. Lower corpus.min_word_count, or give --word-vectors."
         )
+    if dimension >= num_words:
+        logger.warning("%d words are too few for %d dimensions: %d are made", num_words, dimension, num_words - 1)
+        dimension = num_words - 1
     start = np.random.default_rng(0).standard_normal(min(matrix.shape))
     left, values, _ = scipy.sparse.linalg.svds(matrix, k=dimension, v0=start)
     order = np.argsort(-values)

@@ -27,16 +27,14 @@ SPECS = (
 def read_dataset(spec: str, *, kb: KnowledgeBase | None = None, with_unlinked: bool = False) -> list[Document]:
     """All documents of a data set, with the mentions that are linked to Wikipedia.
 
-    Of AIDA's layout, those marked as outside Wikipedia can be had too, without a gold title. `links:` is read from `kb`.
+    Those marked as outside Wikipedia can be had too, without a gold title. `links:` is read from `kb`.
     """
-    if spec in LINKS:
+    if spec in (*LINKS, "links"):
         if kb is None:
             raise DeepEdError(f"{spec} is read from a knowledge base, and this command has none.")
         return _links(kb, spec)
     kind, path = _parse(spec)
-    is_aida = READERS[kind] is read_aida
-    local = path.local()
-    documents = list(read_aida(local, with_unlinked=with_unlinked) if is_aida else READERS[kind](local))
+    documents = list(READERS[kind](path.local(), with_unlinked=with_unlinked))
     if not documents:
         raise DeepEdError(f"{path} holds no document. Expected {SPECS}.")
     return documents
@@ -48,7 +46,7 @@ def read_datasets(specs: Iterable[str], *, kb: KnowledgeBase | None = None) -> l
 
 
 def _links(kb: KnowledgeBase, spec: str) -> list[Document]:
-    documents = teaching.read(kb.open("corpus"), "dev" if spec == "links:dev" else "train")
+    documents = teaching.read(kb.open("corpus"), "train" if spec == "links:train" else "dev")
     if not documents:
         raise DeepEdError(
             f"{kb} has no documents for {spec}: its dump has too few links, or was read with --teaching-links 0."
@@ -61,7 +59,7 @@ def identity(spec: str) -> Any:
 
     Links belong to the corpus, which a linker has as a parent anyway.
     """
-    return spec if spec in LINKS else fingerprint(dataset_path(spec))
+    return spec if spec in (*LINKS, "links") else fingerprint(dataset_path(spec))
 
 
 def dataset_path(spec: str) -> Location:

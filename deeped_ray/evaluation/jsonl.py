@@ -3,7 +3,7 @@
     {"name": "d1", "text": "Scotland beat Australia.", "mentions": [{"start": 0, "end": 8, "title": "Scotland"}]}
 
 `start` and `end` count characters, end exclusive, as in `deeped link --spans` and in the endpoint's `spans`. A `title` of
-null marks a mention of something outside Wikipedia, which is left out. Other keys are ignored, and `"entity": {"title": ...}`
+null marks a mention of something outside Wikipedia. Other keys are ignored, and `"entity": {"title": ...}`
 works as a title. So an answer of `POST /link`, with the text added and its mistakes corrected, is a training document.
 """
 
@@ -19,14 +19,15 @@ from deeped_ray.types import DeepEdError, Document, Mention
 _EXPECTED = 'expected {"name": ..., "text": ..., "mentions": [{"start": ..., "end": ..., "title": ...}]}'
 
 
-def read_jsonl(path: Path) -> Iterator[Document]:
-    """Documents with their linked mentions; one without a name is called by its line number."""
+def read_jsonl(path: Path, *, with_unlinked: bool = False) -> Iterator[Document]:
+    """Documents with their linked mentions, or with all; one without a name is called by its line number."""
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
-            yield _document(line, name=str(number), where=f"{path}, line {number}")
+            where = f"{path}, line {number}"
+            yield _document(line, name=str(number), where=where, with_unlinked=with_unlinked)
 
 
-def _document(line: str, *, name: str, where: str) -> Document:
+def _document(line: str, *, name: str, where: str, with_unlinked: bool) -> Document:
     try:
         row = json.loads(line)
         name, text, rows = str(row.get("name", name)), row["text"], row["mentions"]
@@ -45,8 +46,8 @@ def _document(line: str, *, name: str, where: str) -> Document:
             raise DeepEdError(
                 f"{where}: mention {start} to {end} has title {title!r}, expected a page's title or null."
             )
-    linked = [Mention(start, end, normalize_title(title)) for start, end, title in mentions if title is not None]
-    return Document(name, text, tuple(linked))
+    found = (Mention(start, end, None if title is None else normalize_title(title)) for start, end, title in mentions)
+    return Document(name, text, tuple(each for each in found if with_unlinked or each.gold is not None))
 
 
 def _title(mention: dict[str, Any]) -> Any:

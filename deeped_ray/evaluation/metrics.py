@@ -59,6 +59,8 @@ class Outcome:
     """Of the best candidate."""
     is_none: bool = False
     """Whether the linker answers that none of the candidates is meant, or knows none."""
+    is_linked: bool = True
+    """False for a mention that is annotated as outside Wikipedia: only `certainty` looks at it."""
 
     @property
     def is_offered(self) -> bool:
@@ -77,7 +79,7 @@ def judge(mention: Mention, answer: Prediction, first: Sequence[PriorCandidate],
     best = answer.candidates[0] if answer.candidates else None
     certain = (best.probability if best else 0.0, answer.entity is None)
     if gold_id is None:
-        return Outcome(bool(answer.candidates), False, "outside_kb", None, 0, 0.0, *certain)
+        return Outcome(bool(answer.candidates), False, "outside_kb", None, 0, 0.0, *certain, mention.gold is not None)
     title = catalogue.title(gold_id)
     kept = {candidate.title: candidate.prior for candidate in answer.candidates}
     # a source other than the prior may have found it
@@ -125,7 +127,11 @@ class Share:
 class Result:
     """All outcomes of a data set, document by document, and the scores computed from them."""
 
-    documents: Sequence[Sequence[Outcome]]
+    judged: Sequence[Sequence[Outcome]]
+
+    @cached_property
+    def documents(self) -> list[list[Outcome]]:
+        return [[outcome for outcome in document if outcome.is_linked] for document in self.judged]
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
@@ -154,7 +160,8 @@ class Result:
         return certainty.answers(
             [
                 (each.probability, each.is_correct, each.is_none, each.error == "outside_kb")
-                for each in self.outcomes
+                for document in self.judged
+                for each in document
                 if each.is_answered
             ]
         )

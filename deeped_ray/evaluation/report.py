@@ -30,6 +30,9 @@ class EvaluationConfig:
     all_seeds: Annotated[
         bool, "score every seed of the training run too. Shows mean and 95% interval over seeds.", JOB_FLAG
     ] = False
+    unlinked: Annotated[
+        bool, "for the scores of `none of these`, count mentions that are annotated as outside Wikipedia as well"
+    ] = False
     explain: Annotated[
         int,
         "mentions to show with their reasons. Solved and missed ones, lowest gold prior first.",
@@ -135,7 +138,7 @@ def _shares(shares: dict[str, Share]) -> dict[str, Any]:
 
 def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
     """Every model on every data set."""
-    documents = {dataset: read_dataset(dataset, kb=kb) for dataset in config.datasets}
+    documents = {dataset: read_dataset(dataset, kb=kb, with_unlinked=config.unlinked) for dataset in config.datasets}
     CandidateLists(config.candidates).check(itertools.chain.from_iterable(documents.values()))
     linkers = {model: Linker.open(kb, model, lists=config.candidates) for model in config.models}
     reports = [

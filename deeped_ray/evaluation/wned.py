@@ -28,8 +28,8 @@ _LAYOUT = "expected NAME.xml beside a folder RawText, or both in one .tar.gz"
 _ESCAPE = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 
-def read_wned(path: Path) -> Iterator[Document]:
-    """Documents with their linked mentions, in the order of the XML; NIL and empty ones are left out."""
+def read_wned(path: Path, *, with_unlinked: bool = False) -> Iterator[Document]:
+    """Documents with their mentions, in the order of the XML; NIL and empty ones are left out, or have no gold title."""
     try:
         files = _files_of_archive(path) if path.is_file() else _files_of_folder(path)
     except tarfile.TarError as error:
@@ -45,7 +45,7 @@ def read_wned(path: Path) -> Iterator[Document]:
     except ElementTree.ParseError as error:
         raise DeepEdError(f"{path}: {name} is not XML: {error}.") from error
     for element in root.iter("document"):
-        yield _read_document(element, files, where=f"{path}, {name}")
+        yield _read_document(element, files, where=f"{path}, {name}", with_unlinked=with_unlinked)
 
 
 def wned_annotations(path: Path) -> Path:
@@ -98,7 +98,9 @@ def _members(archive: tarfile.TarFile, path: Path) -> list[tarfile.TarInfo]:
     return members
 
 
-def _read_document(element: ElementTree.Element, files: Mapping[str, bytes], *, where: str) -> Document:
+def _read_document(
+    element: ElementTree.Element, files: Mapping[str, bytes], *, where: str, with_unlinked: bool
+) -> Document:
     name = element.get("docName", "")
     if f"RawText/{name}" not in files:
         raise DeepEdError(f"{where} names a document {name!r} that is not in RawText; {_LAYOUT}.")
@@ -108,13 +110,14 @@ def _read_document(element: ElementTree.Element, files: Mapping[str, bytes], *, 
     mentions = []
     for annotation in element.iter("annotation"):
         surface, title = (_unescape(annotation.findtext(tag) or "")[0].strip() for tag in ("mention", "wikiName"))
-        if title in ("", NOT_IN_WIKIPEDIA):
+        is_linked = title not in ("", NOT_IN_WIKIPEDIA)
+        if not is_linked and not with_unlinked:
             continue
         offset = annotation.findtext("offset") or ""
         if not surface or not re.fullmatch(r"\s*\d{1,15}\s*", offset, re.ASCII):
             raise DeepEdError(f"{where}, document {name!r}: found mention {surface!r} at offset {offset!r}.")
         start, end = _find(surface, text, moved(int(offset)), name=name)
-        mentions.append(Mention(start, end, normalize_title(title)))
+        mentions.append(Mention(start, end, normalize_title(title) if is_linked else None))
     return Document(name, text, tuple(mentions))
 
 

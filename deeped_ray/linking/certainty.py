@@ -11,9 +11,10 @@ candidate is best; only h and t say how good that is, so the order of the candid
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
@@ -163,7 +164,7 @@ def _written(surfaces: Sequence[str]) -> Floats:
     return np.array(rows, np.float32).T
 
 
-def _of_the_others(known: Sequence[Floats], surfaces: Sequence[str]) -> list[Floats]:
+def _of_the_others(known: Sequence[npt.NDArray[Any]], surfaces: Sequence[str]) -> list[npt.NDArray[Any]]:
     """Means over the mentions with other names, and how many mentions, other names and repetitions there are."""
     columns = np.stack([*known], axis=1).astype(np.float64)
     _, name = np.unique(surfaces, return_inverse=True)

@@ -27,8 +27,6 @@ from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Predicti
 from deeped_ray.types import LinkerKind as LinkerKind
 
 MENTION_COUNTS = "mention_counts.parquet"
-HISTORY = "history.csv"
-"""Of the training run, which a linker without a model has not had."""
 NO_CANDIDATES = "no entity is known by this name"
 NOTHING_FITS = "entities are known by this name, but none fits: the probability of none is {:.3f}"
 NOTHING_RESEMBLES = "no entity is known by this name, or by one that resembles it"
@@ -319,7 +317,8 @@ def _certainty(part: Part, path: Path) -> Certainty | None:
 
 def is_prior_alone(part: Part) -> bool:
     """Whether there was too little to learn from, so that the linker has no model."""
-    return HISTORY not in part.record["files"]
+    kinds: tuple[ModelKind, ...] = ("local", "global")
+    return not any(weights_path(part.path, kind).name in part.record["files"] for kind in kinds)
 
 
 def check_spans(text: str, spans: Sequence[Span]) -> None:

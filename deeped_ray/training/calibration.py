@@ -5,6 +5,7 @@ made by taking entities out. A rare entity is taken out more often than a well-k
 """
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -24,6 +25,7 @@ NETWORKS = 3
 HIDDEN = 16
 EPOCHS = 30
 BATCH = 512
+LEAST_STEPS = 100
 LEARNING_RATE = 3e-3
 WEIGHT_DECAY = 0.1
 TAKEN_OUT_WEIGHT = 0.6
@@ -164,15 +166,17 @@ def joined(parts: Sequence[Answers]) -> Answers:
 
 
 class _Networks(nn.Module):
-    """Several networks side by side, whose outputs are averaged."""
+    """Several networks side by side, whose outputs are averaged. They begin with what is known without features."""
 
-    def __init__(self, num_features: int) -> None:
+    def __init__(self, num_features: int, *, share_of_none: float) -> None:
         super().__init__()
         widths = (num_features, HIDDEN, HIDDEN, 2)
         self.weights = nn.ParameterList(
             (2 * torch.rand(NETWORKS, after, before) - 1) / before**0.5 for before, after in itertools.pairwise(widths)
         )
         self.biases = nn.ParameterList(torch.zeros(NETWORKS, after) for after in widths[1:])
+        nn.init.zeros_(self.weights[-1])
+        nn.init.constant_(self.biases[-1][:, 0], math.log(share_of_none / (1 - share_of_none)))
 
     def forward(self, x: torch.Tensor, rho: torch.Tensor) -> torch.Tensor:
         """Logarithms of the probabilities of all candidates, and of none; of every network."""
@@ -194,11 +198,13 @@ def fit(answers: Answers, *, seed: int = 0) -> dict[str, Floats]:
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        networks = _Networks(x.shape[1])
+        is_none = (answers.gold == answers.rho.shape[1]) * answers.weight
+        networks = _Networks(x.shape[1], share_of_none=float((is_none.sum() + 1) / (answers.weight.sum() + 2)))
     optimizer = torch.optim.AdamW(networks.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
-    steps = EPOCHS * -(-len(gold) // BATCH)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=steps + 1)
-    for _ in range(EPOCHS):
+    per_epoch = -(-len(gold) // BATCH)
+    epochs = max(EPOCHS, -(-LEAST_STEPS // per_epoch))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=epochs * per_epoch + 1)
+    for _ in range(epochs):
         for rows in torch.randperm(len(gold), generator=generator).split(BATCH):
             log_probability = networks(x[rows], rho[rows]).gather(2, gold[rows].expand(NETWORKS, -1)[..., None])
             loss = -(log_probability[..., 0] * weight[rows]).sum(dim=1).mean() / len(rows)

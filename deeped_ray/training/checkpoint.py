@@ -8,9 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from deeped_ray.linking.config import ModelKind
-from deeped_ray.linking.linker import HISTORY
 from deeped_ray.linking.model import LinkerModel
-from deeped_ray.training.history import Validation, read_history, write_history
+from deeped_ray.training.history import HISTORY, Validation, read_history, write_history
 
 Tensors = dict[str, torch.Tensor]
 

@@ -10,6 +10,7 @@ them say how good the probabilities are.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,8 @@ from deeped_ray.types import DeepEdError, Document
 
 LEAST_MENTIONS = 50
 """With fewer there is nothing to learn from."""
+FEW_MENTIONS = 1000
+"""With fewer to calibrate on, the training documents help, though the model has seen them."""
 ENOUGH_MENTIONS = 25_000
 """Of articles, for calibration."""
 
@@ -34,6 +37,11 @@ class TrainingDocuments:
     """Of the training documents."""
     dev: list[Document]
     calibration: list[Document]
+
+    @classmethod
+    def of(cls, train: list[Document], dev: list[Document]) -> "TrainingDocuments":
+        """Of equal weight, without any to calibrate on."""
+        return cls(train=train, weights=[1.0] * len(train), dev=dev, calibration=[])
 
     @property
     def are_enough(self) -> bool:
@@ -50,6 +58,8 @@ class TrainingDocuments:
             weights += [weight] * len(documents)
             if name not in LINKS:
                 calibration += read_dataset(name, with_unlinked=training.learn_unlinked)
+        if sum(len(document.mentions) for document in calibration) < FEW_MENTIONS:
+            calibration += [document for document in train if document not in calibration]
         return cls(train=train, weights=weights, dev=read_datasets(training.dev, kb=kb), calibration=calibration)
 
 
@@ -69,12 +79,15 @@ def with_defaults(kb: KnowledgeBase, training: TrainingConfig) -> TrainingConfig
 
 
 def split_weight(spec: str) -> tuple[str, float]:
-    """`aida:train.tsv@0.5` -> `aida:train.tsv`, 0.5."""
+    """`aida:train.tsv@0.5` -> `aida:train.tsv`, 0.5. `links` stands for `links:train`."""
     name, mark, weight = spec.rpartition("@")
     try:
-        return (name, float(weight)) if mark else (spec, 1.0)
+        name, factor = (name, float(weight)) if mark else (spec, 1.0)
     except ValueError:  # the @ is part of a file's name
-        return spec, 1.0
+        name, factor = spec, 1.0
+    if not 0 < factor < math.inf:
+        raise DeepEdError(f"The weight in {spec!r} must be above 0.")
+    return LINKS[0] if name == "links" else name, factor
 
 
 def training_identity(spec: str) -> Any:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, cast
 from deeped_ray.evaluation.metrics import mean_and_interval
 from deeped_ray.linking.config import ModelKind
 
+HISTORY = "history.csv"
+
 
 class Validation(NamedTuple):
     """One validation of one model: a line of history.csv."""

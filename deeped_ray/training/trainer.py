@@ -38,7 +38,6 @@ from deeped_ray.linking.encoding import Floats
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import (
     ALL_BY_PRIOR,
-    HISTORY,
     MENTION_COUNTS,
     certainty_path,
     is_prior_alone,
@@ -57,7 +56,7 @@ from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.documents import LEAST_MENTIONS, TrainingDocuments, training_identity, with_defaults
 from deeped_ray.training.fitting import Examples, Fit
-from deeped_ray.training.history import Validation, best_seed, models_of, read_history, summarize, write_curves
+from deeped_ray.training.history import HISTORY, Validation, best_seed, models_of, read_history, summarize, write_curves
 from deeped_ray.types import DeepEdError
 
 logger = logging.getLogger(__name__)
@@ -120,6 +119,7 @@ def _fit(job: FitJob, workers: WorkerConfig, run: Location, folder: Path) -> lis
         "fewer than %d links to learn from: the linker answers by the prior alone. Give --train, as in aida:FILE, to train a model.",
         LEAST_MENTIONS,
     )
+    Location(folder / "summary.json").write_json({"models": []})
     return []
 
 

@@ -10,6 +10,7 @@ from deeped_ray.corpus import occurrences
 from deeped_ray.corpus import pages as pages_module
 from deeped_ray.corpus.occurrences import SequenceIndex, join_sequences, later_hashes, rows, write_sequences
 from deeped_ray.corpus.pages import write_pages
+from deeped_ray.corpus.teaching import Choice
 from deeped_ray.storage.location import Location
 from deeped_ray.text import normalize_mention, unit_spans
 from deeped_ray.types import Link, Page
@@ -37,7 +38,7 @@ def found_in(text: str, index: SequenceIndex, mentions: list[str]) -> list[str]:
 def counts_of(folder: Path, index: SequenceIndex, pages: list[Page]) -> dict[int, tuple[int, int]]:
     """Row of a mention -> pages, linked pages."""
     write_pages(Location(folder / "pages.parquet"), pages)
-    found = rows(Location(folder / "pages.parquet"), index).to_pylist()
+    found = rows(Location(folder / "pages.parquet"), index, Choice(0)).to_pylist()
     return {row["mention"]: (row["pages"], row["linked_pages"]) for row in found}
 
 

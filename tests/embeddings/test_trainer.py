@@ -47,7 +47,8 @@ def forget_vectors(kb: KnowledgeBase) -> None:
 def test_vectors_are_of_unit_length_with_their_evidence(corpus_kb: KnowledgeBase) -> None:
     part = corpus_kb.open("vectors")
     np.testing.assert_allclose(np.linalg.norm(part.array("vectors"), axis=1), 1, atol=1e-5)
-    assert (part.array("evidence") == PAGE_AND_LINKS).all()
+    # some are linked from nowhere but articles that teach
+    assert (part.array("evidence") == PAGE_AND_LINKS).mean() > 0.98
 
 
 def test_related_entities_are_closer_than_unrelated_ones(corpus_kb: KnowledgeBase) -> None:
@@ -62,7 +63,8 @@ def test_related_entities_are_closer_than_unrelated_ones(corpus_kb: KnowledgeBas
 def test_the_summary_counts_evidence_losses_and_seconds(kb: KnowledgeBase) -> None:
     forget_vectors(kb)
     summary = embed_entities(kb, validation=HeldOutLinks(kb))
-    assert summary["evidence"]["page and links"] == summary["entities"] == summary["trained"] == 226
+    assert summary["evidence"]["page and links"] + summary["evidence"]["page"] == summary["entities"]
+    assert summary["entities"] == summary["trained"] == 226
     assert 0 < summary["loss_after"] < summary["loss_before"]
     assert 0 < summary["validation_score"] <= 1
     assert set(summary["seconds_by_step"]) == {"prepare", "embed", "join"}

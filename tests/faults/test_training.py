@@ -19,6 +19,7 @@ from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.storage.location import Location
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig
+from deeped_ray.training.documents import TrainingDocuments
 from deeped_ray.training.fitting import Examples, Fit
 from deeped_ray.training.history import Validation, read_history
 from deeped_ray.training.trainer import _forget_torn_snapshot
@@ -102,7 +103,8 @@ def read_files(folder: Path) -> Iterator[tuple[Path, bytes]]:
 
 def undisturbed(kb: KnowledgeBase) -> list[Validation]:
     """The same fits in this process."""
-    examples = Examples.of(read_dataset("mini:train"), read_dataset("mini:dev"), LinkerInputs(kb, CandidateConfig()))
+    documents = TrainingDocuments.of(read_dataset("mini:train"), read_dataset("mini:dev"))
+    examples = Examples.of(documents, LinkerInputs(kb, CandidateConfig()))
     run = Run()
     for seed in TRAINING.all_seeds:
         list(Fit(FitName("global", seed), examples, TRAINING, ModelConfig(), run).validations())

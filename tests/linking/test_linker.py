@@ -35,7 +35,8 @@ def test_answers_explain_themselves(linker: Linker) -> None:
     words = dict(montreal.attended)
     assert words.keys() >= {"Hockey", "League", "Stanley"}
     assert sum(words.values()) == pytest.approx(1, abs=1e-4)
-    assert sum(candidate.probability for candidate in montreal.candidates) == pytest.approx(1, abs=1e-4)
+    of_candidates = sum(candidate.probability for candidate in montreal.candidates)
+    assert of_candidates + montreal.none_probability == pytest.approx(1, abs=1e-4)
     assert montreal.candidates == tuple(sorted(montreal.candidates, key=lambda candidate: -candidate.score))
 
 

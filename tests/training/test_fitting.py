@@ -10,9 +10,11 @@ from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking import inputs as inputs_module
 from deeped_ray.linking.candidates import CandidateConfig
+from deeped_ray.linking.config import ModelKind
 from deeped_ray.linking.encoding import EncodedDocument, encode_document
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.training.config import TrainingConfig
+from deeped_ray.training.documents import TrainingDocuments
 from deeped_ray.training.fitting import Examples, learning_rates, steps_of
 from deeped_ray.training.history import Validation, best_seed, read_history, summarize, write_curves, write_history
 from deeped_ray.types import DeepEdError, Document, Mention
@@ -23,7 +25,7 @@ def documents_of(sizes: list[int]) -> list[EncodedDocument]:
     return [encode_document([nothing] * size, [[]] * size, [[]] * size, [-1] * size) for size in sizes]
 
 
-def validation(accuracy: float, *, model: str = "local", seed: int = 0, epoch: int = 1) -> Validation:
+def validation(accuracy: float, *, model: ModelKind = "local", seed: int = 0, epoch: int = 1) -> Validation:
     return Validation(model, seed, epoch, learning_rate=1e-3, loss=1 / epoch, dev_accuracy=accuracy, seconds=1.5)
 
 
@@ -67,9 +69,9 @@ def test_windows_of_a_long_training_document_teach_every_mention_once(
 ) -> None:
     inputs = LinkerInputs(corpus_kb, CandidateConfig())
     document = max(read_dataset("mini:train"), key=lambda document: len(document.mentions))
-    whole = Examples.of([document], [document], inputs)
+    whole = Examples.of(TrainingDocuments.of([document], [document]), inputs)
     monkeypatch.setattr(inputs_module, "MAX_JOINT_MENTIONS", 2)
-    windows = Examples.of([document], [document], inputs)
+    windows = Examples.of(TrainingDocuments.of([document], [document]), inputs)
     assert len(windows.train) > len(whole.train) == 1
     assert num_taught(windows) == num_taught(whole)
     assert windows.num_dev_mentions == len(document.mentions)
@@ -81,7 +83,9 @@ PAPER = CandidateConfig(sources="prior", evidence="prior", kept_by_prior=1, kept
 def test_a_pruned_gold_entity_can_be_put_back_for_training(corpus_kb: KnowledgeBase) -> None:
     inputs = LinkerInputs(corpus_kb, PAPER)
     documents = read_dataset("mini:train")
-    plain, inserted = (Examples.of(documents, [], inputs, insert_gold=flag) for flag in (False, True))
+    plain, inserted = (
+        Examples.of(TrainingDocuments.of(documents, []), inputs, insert_gold=flag) for flag in (False, True)
+    )
     assert num_taught(inserted) > num_taught(plain)
     assert max(document.candidates.shape[1] for document in inserted.train) == 1
 

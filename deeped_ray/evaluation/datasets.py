@@ -1,6 +1,6 @@
 """Data sets by name: `aida:FILE`, `wned:FOLDER`, `jsonl:FILE`, and documents that need no file.
 
-links:train, links:dev      articles of the knowledge base's own dump (`corpus.teaching`)
+links:train, links:dev      articles of the knowledge base's own dump (`corpus.teaching`); `links` is the latter
 mini:train, ...             the documents of the mini encyclopedia
 """
 

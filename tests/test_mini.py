@@ -2,21 +2,28 @@
 
 import re
 from collections import Counter
+from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from deeped_ray import open as open_kb
+from deeped_ray import stages
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.pages import page_shards, read_pages
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.corpus.wikidump import DumpStats, read_dump
 from deeped_ray.corpus.wikitext import parse_page
 from deeped_ray.evaluation.datasets import read_dataset
+from deeped_ray.evaluation.report import EvaluationConfig, evaluate
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.mini import MINI_DUMP
+from deeped_ray.mini import KLEINE_CONFIG, KLEINE_DUMP, KLEINE_TEST, MINI_DUMP
+from deeped_ray.running.config import merge, read_config
 from deeped_ray.storage.location import Location
 from deeped_ray.types import Document
 
 SPLITS = ("train", "dev", "test")
+MODELS: tuple[Literal["prior", "global"], ...] = ("prior", "global")
 PAPERS_NAMES = (
     "Apple",
     "Queen",
@@ -115,3 +122,23 @@ def test_the_most_common_sense_is_wrong_for_a_third_of_ambiguous_mentions(
 
 def test_no_document_of_one_split_stands_in_another(documents: list[Document]) -> None:
     assert max(Counter(document.text for document in documents).values()) == 1
+
+
+def test_links_alone_teach_a_linker_for_a_german_wiki(local_ray_session: None, tmp_path: Path) -> None:
+    settings = {"corpus": {"dump": [str(KLEINE_DUMP)]}, "linker": {"model": "global"}}
+    values = merge(read_config(str(KLEINE_CONFIG)), settings)
+    _, configs = stages.resolve({**values, "kb": str(tmp_path / "kb")})
+    kb = KnowledgeBase(tmp_path / "kb", create=True)
+    stages.run_stages(kb, stages.chosen(configs, until="train_linker"), configs)
+    spec = f"jsonl:{KLEINE_TEST}"
+    reports = [
+        report
+        for model in MODELS
+        for report in evaluate(kb, EvaluationConfig(dataset=(spec, "links:dev"), model=model))
+    ]
+    prior, _, taught, _ = (report.result.scores.accuracy for report in reports)
+    assert prior < 0.6
+    assert taught > prior + 0.15
+    sentence = "Bremen verliert in Köln, und Bayern gewinnt den Pokal."
+    answers = open_kb(kb.root).link(sentence, [(0, 6), (19, 23), (29, 35)])
+    assert [answer.candidates[0].title for answer in answers] == ["Werder Bremen", "1. FC Köln", "FC Bayern München"]

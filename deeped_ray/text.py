@@ -220,7 +220,10 @@ class Letters(NamedTuple):
 @functools.cache
 def letters() -> Letters:
     characters = [chr(code) for code in range(_CASED)]
-    lower, upper = ([each if len(each) == 1 else own for own, each in zip(characters, map(case, characters), strict=True)] for case in (str.lower, str.upper))
+    lower, upper = (
+        [each if len(each) == 1 else own for own, each in zip(characters, map(case, characters), strict=True)]
+        for case in (str.lower, str.upper)
+    )
     return Letters(
         codes_of("".join(lower)),
         codes_of("".join(upper)),

@@ -172,9 +172,7 @@ def reduce_partition(
 # -- pages -> where mentions stand, now that it is known what they are
 
 
-def spill_occurrences(
-    shard: Location, shuffle: Shuffle, sequences: Part, num_mentions: int, taught: Choice
-) -> Found:
+def spill_occurrences(shard: Location, shuffle: Shuffle, sequences: Part, num_mentions: int, taught: Choice) -> Found:
     """The mentions in the text of one shard."""
     rows = occurrences.rows(shard, SequenceIndex(sequences.path), taught)
     shuffle.spill_by_id(f"occurrences-{shard.stem}", rows, num_ids=num_mentions)

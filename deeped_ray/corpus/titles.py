@@ -97,9 +97,7 @@ class Resolution:
         return values
 
 
-def resolve(
-    table: pa.Table, *, min_links_without_page: int, num_taken: npt.NDArray[np.int64] | int = 0
-) -> Resolution:
+def resolve(table: pa.Table, *, min_links_without_page: int, num_taken: npt.NDArray[np.int64] | int = 0) -> Resolution:
     """Follow redirects, and decide what is an entity. `num_taken` links to each title do not count.
 
     Articles come first, by page id; then titles without a page that are linked often enough, by title. Redirect loops,

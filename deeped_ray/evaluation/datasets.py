@@ -1,7 +1,7 @@
 """Data sets by name: `aida:FILE`, `wned:FOLDER`, `jsonl:FILE`, and documents that need no file.
 
-    links:train, links:dev      articles of the knowledge base's own dump (`corpus.teaching`)
-    mini:train, ...             the documents of the mini encyclopedia
+links:train, links:dev      articles of the knowledge base's own dump (`corpus.teaching`)
+mini:train, ...             the documents of the mini encyclopedia
 """
 
 from collections.abc import Iterable

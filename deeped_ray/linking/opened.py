@@ -80,4 +80,4 @@ class KnowledgeBase(Lookup):
 
     @functools.cached_property
     def _detector(self) -> Detector | SpacyDetector:
-        return open_detector(self._corpus, self._detection)
+        return open_detector(self._kb, self._detection)

@@ -7,7 +7,7 @@
 Documents given as --dev are never calibrated on, so that scores on them say how good the probabilities are.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deeped_ray.corpus import teaching
@@ -28,6 +28,8 @@ class TrainingDocuments:
     """Of the training documents."""
     dev: list[Document]
     calibration: list[Document]
+    annotated: list[Document] = field(default_factory=list)
+    """Training documents in which every name is annotated, also those outside Wikipedia: for detection only."""
 
     @classmethod
     def read(cls, kb: KnowledgeBase, training: TrainingConfig) -> "TrainingDocuments":
@@ -35,12 +37,20 @@ class TrainingDocuments:
         for spec in training.train:
             name, weight = split_weight(spec)
             for document in read_dataset(name, kb=kb):
-                if name not in LINKS and _is_for_calibration(document):
+                if name not in LINKS and is_for_calibration(document):
                     calibration.append(document)
                 else:
                     train.append(document)
                     weights.append(weight)
-        return cls(train=train, weights=weights, dev=read_datasets(training.dev, kb=kb), calibration=calibration)
+        dev, annotated = read_datasets(training.dev, kb=kb), _annotated(training)
+        return cls(train=train, weights=weights, dev=dev, calibration=calibration, annotated=annotated)
+
+
+def _annotated(training: TrainingConfig) -> list[Document]:
+    """Of AIDA's layout, which marks names outside Wikipedia too."""
+    names = (split_weight(spec)[0] for spec in training.train)
+    specs = [name for name in names if name.startswith(("aida:", "mini:"))]
+    return [document for name in specs for document in read_dataset(name, with_unlinked=True)]
 
 
 def with_defaults(kb: KnowledgeBase, training: TrainingConfig) -> TrainingConfig:
@@ -70,5 +80,5 @@ def training_identity(spec: str) -> Any:
     return [identity(name), weight]
 
 
-def _is_for_calibration(document: Document) -> bool:
+def is_for_calibration(document: Document) -> bool:
     return hash64(f"calibration\t{document.name}") % CALIBRATION_ONE_IN == 0

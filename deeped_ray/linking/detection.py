@@ -22,6 +22,7 @@ from safetensors.numpy import load_file
 
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, Part
+from deeped_ray.linking import kernels
 from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.linking.span_columns import Columns, Floats, Vectors, tell
 from deeped_ray.linking.spans import Read, SpanFinder
@@ -57,12 +58,12 @@ class DetectionConfig:
 
 
 class Weights(NamedTuple):
-    """score = output . relu(hidden (columns - mean) / spread + hidden_bias) + output_bias, in log-odds."""
+    """score = output . relu(hidden ((columns - mean) / spread) + hidden_bias) + output_bias, in log-odds."""
 
     mean: Floats
     spread: Floats
     hidden: Floats
-    """[columns, units]"""
+    """[units, columns]"""
     hidden_bias: Floats
     output: Floats
     output_bias: Floats
@@ -71,13 +72,15 @@ class Weights(NamedTuple):
     """[1], in log-odds"""
 
     def scores(self, columns: Floats) -> Floats:
-        active = np.maximum(self.standard(columns) @ self.hidden + self.hidden_bias, 0)
-        scores: Floats = active @ self.output + self.output_bias
+        active = np.empty((len(columns), len(self.output)), np.float32)
+        kernels.dots(self.standard(columns), self.hidden, active)  # BLAS would start threads
+        scores: Floats = np.maximum(active + self.hidden_bias, 0).dot(self.output) + self.output_bias
         return scores
 
     def standard(self, columns: Floats) -> Floats:
         """What is not known counts as the mean."""
-        return np.nan_to_num((columns - self.mean) / self.spread)
+        standard: Floats = np.nan_to_num((columns - self.mean) / self.spread)
+        return standard
 
 
 def load_weights(path: Path) -> dict[Mentions, Weights]:

@@ -1,9 +1,9 @@
 """What speaks for a span: the columns that the detector's model reads, one row per span.
 
-    counted      how often the dump has the string and links it, as written and in other case; how it writes its words
-    form         length, case, place in the sentence
-    beside       what stands before and after it; whether it is part of a longer one
-    elsewhere    how its words are written in the rest of the text
+    edges        of the first and last unit, and of the units beside them: case, place in the sentence, how the dump and the
+                 rest of the text write it
+    counted      how often the dump has the string and links it, as written and in other case
+    form         its length, and whether it goes on beyond its ends
     meant        what its candidates are, and how well the likeliest fit the words around it
 
 Columns are numbers of any size: the model knows the mean and spread of each.
@@ -18,13 +18,16 @@ import numpy.typing as npt
 from deeped_ray.knowledge.csr import Csr
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import numbers_of, read_mapped
+from deeped_ray.linking import kernels
 from deeped_ray.linking.spans import Found, Read, SpanFinder
-from deeped_ray.linking.units import APOSTROPHES, HYPHENS, sums
+from deeped_ray.linking.units import APOSTROPHE, BRACKET, COMMA, HYPHEN, Units
 from deeped_ray.text import Bools, Ints
 
 Floats = npt.NDArray[np.float32]
 NUM_FITTING = 3
 """Candidates by prior that are compared with the context."""
+NUM_BESIDE = 12
+"""Columns of units that are also read before and after a span."""
 NEAR, FAR = 5, 25
 """Words on each side of a span that are its context."""
 
@@ -88,44 +91,31 @@ class Columns:
 
     def of(self, read: Read, told: Told) -> Floats:
         """One row per span."""
-        columns = [*self._counted(read), *_form(read), *_beside(read), *_elsewhere(read, told), *self._meant(read)]
-        return np.stack([np.asarray(column, np.float32) for column in columns], axis=1)
+        units = _unit_columns(read, told)
+        blocks = [_edges(read, units), _lists(self._counted(read)), _lists(_form(read)), _lists(self._meant(read))]
+        return np.concatenate(blocks, axis=1)
 
     def _counted(self, read: Read) -> list[npt.NDArray[Any]]:
-        """How often the dump has and links the span, in each form; how often it has its words in each form."""
-        found = read.found
-        first, last, end = found.first, found.first + found.length - 1, found.first + found.length
-        columns: list[npt.NDArray[Any]] = []
-        for row in (found.own, found.headline, found.lower):
-            is_known = row >= 0
-            pages, linked = self.finder.pages[row] * is_known, self.finder.linked_pages[row] * is_known
-            columns += [is_known, np.log1p(pages), _logit(linked, pages), np.log1p(linked)]
-        names = sum(self.finder.pages[row] * (row >= 0) for row in (found.own, found.headline))
-        lower = self.finder.pages[found.lower] * (found.lower >= 0)
-        columns += [(names + 0.5) / (names + lower + 1)]
-        own, low, title = read.counts
-        share = np.log((title + 0.5) / (low + 0.5))
-        log_lower, log_own = np.log1p(low), np.log1p(own)
-        num_words = np.maximum(sums(read.units.is_word, first, end), 1)
-        columns += [each[edge] for each in (share, log_lower, log_own) for edge in (first, last)]
-        columns += [sums(each * read.units.is_word, first, end) / num_words for each in (share, log_own)]
-        return columns
+        """How often the dump has and links the span, as written, in usual case and in lower case."""
+        rows = np.stack(read.found[3:])  # [3, spans]
+        is_known = rows >= 0
+        pages, linked = self.finder.pages[rows] * is_known, self.finder.linked_pages[rows] * is_known
+        names = pages[0] + pages[1]
+        share = (names + 0.5) / (names + pages[2] + 1)
+        return [*is_known, *np.log1p(pages), *_logit(linked, pages), *np.log1p(linked), share]
 
     def _meant(self, read: Read) -> list[npt.NDArray[Any]]:
         """What the table's candidates are, and how well the likeliest fit the words around the span."""
         found = read.found
         row = np.where(found.own >= 0, found.own, np.where(found.headline >= 0, found.headline, found.lower))
         is_known = row >= 0
-        start = self._table.offsets[row] * is_known
+        start = self._table.offsets[row]
         count = (self._table.offsets[row + 1] - start) * is_known
         entities, priors = self._table.columns
-        prior = np.stack(
-            [np.where(count > k, priors[np.minimum(start + k, len(priors) - 1)], 0) for k in range(NUM_FITTING)], axis=1
-        )
-        entity = np.stack(
-            [np.where(count > k, entities[np.minimum(start + k, len(entities) - 1)], -1) for k in range(NUM_FITTING)],
-            axis=1,
-        )
+        ranks = np.arange(NUM_FITTING)
+        is_there = ranks < count[:, None]  # [spans, candidates]
+        cells = np.minimum(start[:, None] + ranks, len(priors) - 1)
+        prior, entity = np.where(is_there, priors[cells], 0), np.where(is_there, entities[cells], -1)
         best = entity[:, 0]
         columns: list[npt.NDArray[Any]] = [
             prior[:, 0],
@@ -134,14 +124,13 @@ class Columns:
             self._is_person[best] * is_known,
         ]
         fits = self._fits(read, entity)
-        expected = [(fit * prior).sum(axis=1) / np.maximum(prior.sum(axis=1), 1e-6) for fit in fits]
-        return [*columns, *expected, *(fit.max(axis=1) for fit in fits)]
+        expected = (fits * prior).sum(axis=2) / np.maximum(prior.sum(axis=1), 1e-6)
+        return [*columns, *expected, *fits.max(axis=2)]
 
-    def _fits(self, read: Read, entity: Ints) -> list[Floats]:
+    def _fits(self, read: Read, entity: Ints) -> Floats:
         """Cosine of the candidates with the words near, far and in the whole piece. NaN if there are no vectors."""
-        n = len(entity)
         if self._vectors is None:
-            return [np.full((n, NUM_FITTING), np.nan, np.float32)] * 3
+            return np.full((3, *entity.shape), np.nan, np.float32)
         words = self._vectors.word_rows[read.words]
         places = np.flatnonzero(words >= 0)
         vectors = self._vectors.words[words[places]]
@@ -149,96 +138,107 @@ class Columns:
         np.cumsum(vectors, axis=0, out=running[1:])
         left = places.searchsorted(read.found.first)
         right = places.searchsorted(read.found.first + read.found.length)
-        span, place = np.nonzero(entity >= 0)
-        entities = self._vectors.entities[entity[span, place]]
-        around = [running[left] - running[np.maximum(left - size, 0)] for size in (NEAR, FAR)]
-        around = [
-            before + running[np.minimum(right + size, len(places))] - running[right]
-            for before, size in zip(around, (NEAR, FAR), strict=True)
-        ]
-        fits = []
-        for context in (*around, running[-1] - (running[right] - running[left])):
-            norm = np.maximum(np.sqrt(np.einsum("nd,nd->n", context, context)), 1e-3)
-            fit = np.zeros((n, NUM_FITTING), np.float32)
-            fit[span, place] = np.einsum("nd,nd->n", entities, context[span]) / norm[span]
-            fits.append(fit)
+        sizes = np.array([NEAR, FAR, len(places)])
+        fits = np.zeros((len(sizes), *entity.shape), np.float32)
+        kernels.context_fits(running, left, right, sizes, self._vectors.entities, entity.astype(np.int64), fits)
         return fits
 
 
-def _form(read: Read) -> list[npt.NDArray[Any]]:
-    """How the span is written, and where in its sentence it stands."""
-    units, found = read.units, read.found
-    first, last, end = found.first, found.first + found.length - 1, found.first + found.length
-    num_words = sums(units.is_word, first, end)
-    num_characters = units.ends[last] - units.starts[first] - found.trimmed
-    num_sentences = int(units.sentence[-1]) + 1 if len(units.sentence) else 0
+def _lists(columns: Sequence[npt.NDArray[Any]]) -> Floats:
+    block = np.empty((len(columns), len(columns[0])), np.float32)
+    for row, column in zip(block, columns, strict=True):
+        row[:] = column
+    return block.T
+
+
+def _unit_columns(read: Read, told: Told) -> Floats:
+    """What is known of every unit, [units + 1, columns]. The last row is for what is not there: before and after the text."""
+    units, runs = read.units, read.runs
+    own, lower, title = read.counts
+    num_sentences = int(units.sentence[-1]) + 1
     words, capitals, uppers = (
-        np.bincount(units.sentence, each, num_sentences)[units.sentence[first]] if num_sentences else np.zeros(0)
+        np.bincount(units.sentence, each, num_sentences)[units.sentence]
         for each in (units.is_word, units.is_capital, units.is_upper)
     )
-    is_caseless = units.is_word & ~units.is_capital & ~units.is_lower & ~units.is_number
+    elsewhere = (np.log1p(total - mark) for total, mark in zip(told, _marks(read), strict=True))
+    has_others = words > 1
+    beside = [  # also read before and after a span
+        units.is_word,
+        units.is_number,
+        units.is_capital,
+        units.is_lower,
+        units.is_upper,
+        units.is_stop,
+        units.num_characters == 1,
+        units.sign & APOSTROPHE > 0,
+        units.sign & BRACKET > 0,
+        units.sign & COMMA > 0,
+        np.log1p(own) * units.is_word,
+        np.log((title + 0.5) / (lower + 0.5)) * units.is_word,
+    ]
+    assert len(beside) == NUM_BESIDE
+    inside = [
+        units.is_initial,
+        units.is_line_start,
+        units.is_flat,
+        np.log1p(lower),
+        *elsewhere,
+        runs.place > 0,
+        (runs.run >= 0) & (runs.place < runs.size - 1),
+        runs.size,
+        np.log1p(words),
+        has_others * (capitals - units.is_capital) / np.maximum(words - 1, 1),
+        has_others * (uppers - units.is_upper) / np.maximum(words - 1, 1),
+    ]
+    table = np.zeros((len(beside) + len(inside), len(own) + 1), np.float32)
+    for row, column in zip(table, (*beside, *inside), strict=True):
+        row[:-1] = column
+    return np.ascontiguousarray(table.T)
+
+
+def _edges(read: Read, units: Floats) -> Floats:
+    """The units at both ends of a span, the mean of all its units, and those before and after it in the sentence."""
+    found, sentence = read.found, read.units.sentence
+    first, end = found.first, found.first + found.length
+    n = len(sentence)
+    before, after = np.maximum(first - 1, 0), np.minimum(end, n - 1)
+    before = np.where((first > 0) & (sentence[before] == sentence[first]), before, n)
+    after = np.where((end < n) & (sentence[after] == sentence[end - 1]), after, n)
+    running = np.zeros((n + 2, NUM_BESIDE), np.float32)
+    np.cumsum(units[:, :NUM_BESIDE], axis=0, out=running[1:])
+    mean = (running[end] - running[first]) / found.length[:, None].astype(np.float32)
+    beside = units[:, :NUM_BESIDE]
+    return np.concatenate([units[first], units[end - 1], mean, beside[before], beside[after]], axis=1)
+
+
+def _form(read: Read) -> list[npt.NDArray[Any]]:
+    """How long the span is, and whether it goes on beyond its ends."""
+    units, found = read.units, read.found
+    first, last, end = found.first, found.first + found.length - 1, found.first + found.length
+    num_words = np.append(0, np.cumsum(units.is_word))
+    num_words = num_words[end] - num_words[first]
+    num_characters = units.ends[last] - units.starts[first] - found.trimmed
     return [
         num_words == 1,
         num_words == 2,
         num_words,
         np.log(num_characters),
-        units.num_characters[first] == 1,
-        units.is_capital[first],
-        units.is_capital[last],
-        units.is_lower[last],
-        sums(units.is_lower, first, end) == 0,
-        units.is_upper[first],
-        sums(units.is_number, first, end) > 0,
-        is_caseless[first],
-        ~units.is_word[last],
-        sums(units.is_stop, first, end) == num_words,
-        units.is_stop[first],
-        units.is_initial[first],
-        units.is_line_start[first],
-        units.is_flat[first],
-        np.log1p(words),
-        (capitals - sums(units.is_capital, first, end) + 0.5) / (np.maximum(words - num_words, 0) + 1),
-        (uppers - sums(units.is_upper, first, end) + 0.5) / (np.maximum(words - num_words, 0) + 1),
-        (capitals == words) & (words == num_words),
         found.trimmed,
+        *_joined(units, first, -1),
+        *_joined(units, last, 1),
+        *_nested(found, len(units.starts)),
     ]
 
 
-def _beside(read: Read) -> list[npt.NDArray[Any]]:
-    """What stands before and after the span, and whether it is part of a longer one."""
-    units, runs, found = read.units, read.runs, read.found
-    first, last, end = found.first, found.first + found.length - 1, found.first + found.length
+def _joined(units: Units, edge: Ints, step: int) -> tuple[Bools, Bools]:
+    """Whether a hyphen leads to another word beside the span, and whether its script goes on there without a space."""
     n = len(units.starts)
-    columns: list[npt.NDArray[Any]] = []
-    for beside, beyond, edge, joint in ((first - 1, first - 2, first, first), (end, end + 1, last, end)):
-        is_there = (beside >= 0) & (beside < n)
-        at, further = np.clip(beside, 0, n - 1), np.clip(beyond, 0, n - 1)
-        is_joined = is_there & ~units.is_spaced[np.clip(joint, 0, n - 1)]
-        is_same = is_there & (units.sentence[at] == units.sentence[edge])
-        code = units.code[at]
-        columns += [
-            is_same & units.is_capital[at] & ~units.is_upper[at],
-            is_same & units.is_upper[at],
-            is_same & units.is_lower[at],
-            is_same & units.is_number[at],
-            is_same & units.is_stop[at],
-            is_joined & np.isin(code, HYPHENS) & units.is_word[further],
-            is_there & np.isin(code, APOSTROPHES),
-            is_there & ((code == ord("(")) | (code == ord(")"))),
-            is_there & (code == ord(",")),
-            is_there & ~units.is_word[at] & is_same,
-            is_joined & (units.script[at] == units.script[edge]) & units.is_word[at],
-            is_same * (np.log1p(read.counts[0][at]) - 5) * units.is_word[at],
-            is_same * np.log((read.counts[2][at] + 0.5) / (read.counts[1][at] + 0.5)) * units.is_word[at],
-        ]
-    in_run = runs.run[first] >= 0
-    columns += [
-        in_run & (runs.place[first] > 0),
-        (runs.run[last] >= 0) & (runs.place[last] < runs.size[last] - 1),
-        runs.size[first],
-        *_nested(found, n),
-    ]
-    return columns
+    beside, beyond = edge + step, edge + 2 * step
+    is_there, is_beyond = (beside >= 0) & (beside < n), (beyond >= 0) & (beyond < n)
+    beside, beyond = np.clip(beside, 0, n - 1), np.clip(beyond, 0, n - 1)
+    is_joined = is_there & ~units.is_spaced[np.maximum(edge, beside)]
+    is_hyphen = is_joined & (units.sign[beside] & HYPHEN > 0) & is_beyond & units.is_word[beyond]
+    return is_hyphen, is_joined & units.is_word[beside] & (units.script[beside] == units.script[edge])
 
 
 def _nested(found: Found, num_units: int) -> tuple[Bools, Bools]:
@@ -250,19 +250,6 @@ def _nested(found: Found, num_units: int) -> tuple[Bools, Bools]:
     so_far = np.maximum.accumulate(reach)
     begins = reach[found.first + 1] > end
     return (so_far[found.first] >= end) | begins, begins
-
-
-def _elsewhere(read: Read, told: Told) -> list[npt.NDArray[Any]]:
-    """How the first and last word of the span are written elsewhere in the text."""
-    found = read.found
-    first, last = found.first, found.first + found.length - 1
-    marks = _marks(read)
-    is_single = found.length == 1
-    columns: list[npt.NDArray[Any]] = []
-    for total, mark in zip(told, marks, strict=True):
-        others = np.log1p(total - mark)
-        columns += [others[first], others[last], is_single * others[first]]
-    return columns
 
 
 def _logit(linked: Ints, pages: Ints) -> npt.NDArray[np.float64]:

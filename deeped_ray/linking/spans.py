@@ -8,6 +8,7 @@
 Spans overlap, and most of them are no mentions: that is for the model of `detection` to say.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from deeped_ray.corpus.occurrences import MAX_UNITS, Occurrences, SequenceIndex,
 from deeped_ray.corpus.vocabulary import Vocabulary
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import StringIndex
-from deeped_ray.linking.units import APOSTROPHES, BREAK, MAX_PREFIX, Runs, Units, read_units, runs_of, sums
+from deeped_ray.linking.units import APOSTROPHE, BREAK, MAX_PREFIX, Runs, Units, read_units, runs_of
 from deeped_ray.text import Bools, Hashes, Ints
 
 MAX_RUN = 4
@@ -73,48 +74,59 @@ class SpanFinder:
     def read(self, text: str) -> Read:
         units = read_units(text)
         runs = runs_of(units)
-        known = [self._vocabulary.find(each) for each in (units.own, units.lower, units.title)]
-        own, lower, title = (self._counts[each] for each in known)
+        known = self._vocabulary.find(np.concatenate([units.own, units.lower, units.title]))
+        own, lower, title = np.split(self._counts[known], 3)
         found = self._find(units, runs, lower, title)
-        return Read(units, runs, found, known[0], (own, lower, title))
+        return Read(units, runs, found, known[: len(own)], (own, lower, title))
 
     def _find(self, units: Units, runs: Runs, lower_counts: Ints, title_counts: Ints) -> Found:
         is_headline = (
             units.is_upper | (units.is_capital & (units.num_characters == 1)) | (units.is_flat & units.is_lower)
         )
-        is_tail = np.append(False, np.isin(units.code[:-1], APOSTROPHES)) & ~units.is_spaced  # the S of QUEEN'S
+        is_tail = np.append(False, units.sign[:-1] & APOSTROPHE > 0) & ~units.is_spaced  # the S of QUEEN'S
         is_small = is_tail | units.is_stop | (lower_counts > title_counts)
         is_cased = units.is_capital | units.is_lower
         first = np.where(is_headline, units.title, BREAK)
         later = np.where(
             is_headline, np.where(is_small, units.lower, units.title), np.where(is_cased, BREAK, units.own)
         )
-        forms = [
-            _keyed(self._match(units, units.own, units.own), 0),
-            _keyed(_changed(self._match(units, first, later), units.own, first, later), 0),
-            _keyed(_changed(self._match(units, units.lower, units.lower), units.own, units.lower, units.lower), 0),
-        ]
-        for num_letters, hashes in enumerate(units.prefixed, 1):
-            key, row = _keyed(self._match(units, hashes, units.own), num_letters)
+        lower = np.where(units.is_capital, units.lower, BREAK)
+        own, headline, lowered, *trimmed = self._match(
+            units,
+            [units.own, first, lower, *units.prefixed],
+            [units.own, later, units.lower, *[units.own] * len(units.prefixed)],
+        )
+        forms = [_keyed(own, 0), _keyed(_changed(headline, units.own, first, later), 0), _keyed(lowered, 0)]
+        for num_letters, found in enumerate(trimmed, 1):
+            key, row = _keyed(found, num_letters)
             forms[0] = np.append(forms[0][0], key), np.append(forms[0][1], row)
         keys = np.unique(np.concatenate([*(key for key, _ in forms), _run_keys(runs)]))
         rows = [np.full(len(keys), -1) for _ in forms]
         for column, (key, row) in zip(rows, forms, strict=True):
             column[keys.searchsorted(key)] = row
-        places, trimmed = np.divmod(keys, MAX_PREFIX + 1)
+        places, num_trimmed = np.divmod(keys, MAX_PREFIX + 1)
         first_unit, length = np.divmod(places, MAX_UNITS + 1)
-        found = Found(first_unit, length, trimmed, *rows)
-        return found.where(self._is_plausible(found, units))
+        spans = Found(first_unit, length, num_trimmed, *rows)
+        return spans.where(self._is_plausible(spans, units))
 
-    def _match(self, units: Units, first: Hashes, later: Hashes) -> Occurrences:
-        return self._sequences.find(first, later_hashes(later, units.is_spaced))
+    def _match(self, units: Units, firsts: Sequence[Hashes], laters: Sequence[Hashes]) -> list[Occurrences]:
+        """The mentions in several forms of a text, looked up together: they are laid end to end, with a break between."""
+        end = np.array([BREAK])
+        first = np.concatenate([part for each in firsts for part in (each, end)])
+        later = np.concatenate([part for each in laters for part in (later_hashes(each, units.is_spaced), end)])
+        found = self._sequences.find(first, later)
+        form, place = np.divmod(found.first, len(units.starts) + 1)
+        return [
+            Occurrences(place[is_form], found.length[is_form], found.row[is_form])
+            for is_form in (form == number for number in range(len(firsts)))
+        ]
 
     def _is_plausible(self, found: Found, units: Units) -> Bools:
         """Leaves out strings without letters, and lower-case ones that are hardly ever links."""
-        end = found.first + found.length
         is_letters = units.is_word & ~units.is_number
-        has_letters = sums(is_letters, found.first, end) > 0
-        is_marked = sums(is_letters & ~units.is_lower, found.first, end) > 0
+        running = np.zeros((2, len(is_letters) + 1), np.int64)
+        np.cumsum([is_letters, is_letters & ~units.is_lower], axis=1, out=running[:, 1:])
+        has_letters, is_marked = running[:, found.first + found.length] > running[:, found.first]
         is_marked |= units.is_flat[found.first] & (found.headline >= 0)
         pages, linked = self.pages[found.own] * (found.own >= 0), self.linked_pages[found.own]
         is_linked = (found.own >= 0) & (linked + 0.2 >= LEAST_LINKED * (pages + 2))

@@ -3,8 +3,9 @@
 No list of words of a language but the stop words decides anything here, and those are only one column of many.
 """
 
+import functools
 import unicodedata
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +29,26 @@ BREAK = hash_tokens(["\n"])[0]
 """No mention has it."""
 MAX_PREFIX = 2
 _STOP_HASHES = np.sort(hash_tokens(sorted(STOP_WORDS)))
-APOSTROPHES = codes_of("'’")
-HYPHENS = codes_of("-‐‑–")
-_LINE_ENDS = codes_of("\n\r\v\f\x85\u2028\u2029")
-_FULL_STOPS = codes_of(".!?:;\u3002\uff01\uff1f\uff1a\uff0e\u0964\u061f\u06d4\u055e\u1362")
-_JOINERS = codes_of("-'’&‐‑·.")
+LINE_END, FULL_STOP, JOINER, APOSTROPHE, HYPHEN, BRACKET, COMMA = (1 << bit for bit in range(7))
+_SIGNS = {
+    LINE_END: "\n\r\v\f\x85\u2028\u2029",
+    FULL_STOP: ".!?:;\u3002\uff01\uff1f\uff1a\uff0e\u0964\u061f\u06d4\u055e\u1362",
+    JOINER: "-'’&‐‑·.",
+    APOSTROPHE: "'’",
+    HYPHEN: "-‐‑–",
+    BRACKET: "()",
+    COMMA: ",、，،",
+}
 _PREFIXED = ((0x590, 0x5FF), (0x600, 0x6FF))  # Hebrew, Arabic: short words are written together with the next one
+
+
+@functools.cache
+def _signs() -> npt.NDArray[np.uint8]:
+    """Code point -> what it is as a sign, in bits."""
+    table = np.zeros(2**16, np.uint8)
+    for bit, signs in _SIGNS.items():
+        table[codes_of(signs)] |= bit
+    return table
 
 
 def _within(hashes: Hashes, ordered: Hashes) -> Bools:
@@ -49,6 +64,8 @@ class Units(NamedTuple):
     ends: Ints
     code: Codes
     """The first character."""
+    sign: npt.NDArray[np.uint8]
+    """What it is as a sign, in bits."""
     script: npt.NDArray[np.uint8]
     num_characters: Ints
     own: Hashes
@@ -96,10 +113,11 @@ def read_units(text: str) -> Units:
     low = hash_stretches(lowered, heads, tails)
     is_capital = is_word & is_upper_letter[heads]
     places = np.arange(len(starts))
-    is_line_end = np.isin(first, _LINE_ENDS)
+    sign = _signs()[np.minimum(first, 2**16 - 1)]
+    is_line_end = sign & LINE_END > 0
     # the full stop of U.S. and J. Smith ends no sentence
     is_letter_before = np.append(False, (is_capital & (tails - heads == 1))[:-1]) & ~spans.is_spaced
-    is_end = is_line_end | (np.isin(first, _FULL_STOPS) & ~is_word & ~((first == ord(".")) & is_letter_before))
+    is_end = is_line_end | ((sign & FULL_STOP > 0) & ~((first == ord(".")) & is_letter_before))
     word_before = np.append(-1, np.maximum.accumulate(np.where(is_word, places, -1)))[:-1]
     end_before = np.maximum.accumulate(np.where(is_end, places, -1))
     line_before = np.maximum.accumulate(np.where(is_line_end, places, -1))
@@ -116,6 +134,7 @@ def read_units(text: str) -> Units:
         starts=starts,
         ends=ends,
         code=first,
+        sign=sign,
         script=script,
         num_characters=tails - heads,
         own=hash_stretches(codes, heads, tails),
@@ -165,7 +184,7 @@ def runs_of(units: Units) -> Runs:
     gap = words[1:] - words[:-1]
     middle = np.minimum(words[:-1] + 1, n - 1)
     is_and, is_stop = (units.code[middle] == ord(sign) for sign in "&.")
-    is_joiner = np.isin(units.code[middle], _JOINERS) & (~units.is_spaced[middle] | is_and)
+    is_joiner = (units.sign[middle] & JOINER > 0) & (~units.is_spaced[middle] | is_and)
     is_joiner &= ~is_stop | (units.num_characters[words[:-1]] == 1)
     is_joiner &= is_stop | is_and | ~units.is_spaced[words[1:]]
     is_new = np.append(True, ~((gap == 1) | ((gap == 2) & is_joiner)))
@@ -175,10 +194,3 @@ def runs_of(units: Units) -> Runs:
     place[words] = np.arange(len(words)) - firsts[number]
     size[words] = np.bincount(number)[number]
     return Runs(run, place, size)
-
-
-def sums(values: npt.NDArray[Any], first: Ints, end: Ints) -> npt.NDArray[Any]:
-    """Of the units [first, end)."""
-    running = np.append(0, np.cumsum(values))
-    found: npt.NDArray[Any] = running[end] - running[first]
-    return found

@@ -223,6 +223,7 @@ def _is_title(each: _ReadDocument) -> Bools:
 def fit(examples: Sequence[Example], *, start: Weights | None, seed: int) -> Weights:
     """Logistic loss, Adam. Without `start`, weights begin at random."""
     torch.manual_seed(seed)
+    torch.set_num_threads(1)  # steps are tiny: more threads wait for each other
     columns = np.concatenate([each.columns for each in examples])
     weight = np.concatenate([each.weight for each in examples])
     is_used = weight > 0
@@ -239,7 +240,7 @@ def fit(examples: Sequence[Example], *, start: Weights | None, seed: int) -> Wei
     for _ in range(EPOCHS):
         for rows in torch.randperm(len(target)).split(BATCH):
             hidden, hidden_bias, output, output_bias = fitted
-            scores = torch.relu(standard[rows] @ hidden + hidden_bias) @ output + output_bias
+            scores = torch.relu(standard[rows] @ hidden.T + hidden_bias) @ output + output_bias
             loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, target[rows], share[rows])
             distance = sum(((now - then) ** 2).sum() for now, then in zip(fitted, begun, strict=True))
             optimizer.zero_grad()
@@ -256,7 +257,7 @@ def _random(columns: Floats, *, seed: int) -> Weights:
     with np.errstate(all="ignore"):
         mean, spread = np.nan_to_num(np.nanmean(columns, axis=0)), np.nan_to_num(np.nanstd(columns, axis=0))
     num_columns = columns.shape[1]
-    hidden = rng.normal(size=(num_columns, HIDDEN)) / np.sqrt(num_columns)
+    hidden = rng.normal(size=(HIDDEN, num_columns)) / np.sqrt(num_columns)
     output = rng.normal(size=HIDDEN) / np.sqrt(HIDDEN)
     zeros = np.zeros(1, np.float32)
     # a column that hardly varies in one wiki must not be blown up in another

@@ -22,15 +22,13 @@ from safetensors.numpy import load_file
 
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, Part
-from deeped_ray.linking import kernels
 from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.linking.span_columns import Columns, Floats, Vectors, tell
 from deeped_ray.linking.spans import Read, SpanFinder
 from deeped_ray.text import Ints
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, Mentions
 
 Span = tuple[int, int]
-Mentions = Literal["names", "all"]
 PIECE_CHARACTERS = 10_000
 """Read at once: some ten milliseconds of work."""
 WEIGHTS = "detection.safetensors"
@@ -47,14 +45,14 @@ class DetectionConfig:
         "who finds mentions: the knowledge base, or a spaCy pipeline (needs the extra `spacy`)",
     ] = "kb"
     mentions: Annotated[Mentions, "what is a mention: a name (as in news), or all that Wikipedia would link"] = "names"
-    threshold: Annotated[
+    mention_threshold: Annotated[
         float | None, "probability that a span needs to be a mention; unless set, the one that fitted best in training"
     ] = None
     spacy_model: Annotated[str, "spaCy pipeline to load"] = "en_core_web_sm"
 
     def __post_init__(self) -> None:
-        if self.threshold is not None and not 0 < self.threshold < 1:
-            raise DeepEdError(f"`threshold` must lie between 0 and 1, not be {self.threshold}.")
+        if self.mention_threshold is not None and not 0 < self.mention_threshold < 1:
+            raise DeepEdError(f"`mention_threshold` must lie between 0 and 1, not be {self.mention_threshold}.")
 
 
 class Weights(NamedTuple):
@@ -72,6 +70,8 @@ class Weights(NamedTuple):
     """[1], in log-odds"""
 
     def scores(self, columns: Floats) -> Floats:
+        from deeped_ray.linking import kernels  # imports numba: half a second that look-ups do not need
+
         active = np.empty((len(columns), len(self.output)), np.float32)
         kernels.dots(self.standard(columns), self.hidden, active)  # BLAS would start threads
         scores: Floats = np.maximum(active + self.hidden_bias, 0).dot(self.output) + self.output_bias
@@ -102,7 +102,8 @@ class Detector:
     def spans(self, text: str, pause: Pause = no_pause, *, mentions: Mentions | None = None) -> list[Span]:
         """Start and end of every mention, in order. Mentions do not overlap."""
         weights = self._weights[mentions or self.config.mentions]
-        threshold = float(weights.threshold[0]) if self.config.threshold is None else logit(self.config.threshold)
+        set_by_user = self.config.mention_threshold
+        threshold = float(weights.threshold[0]) if set_by_user is None else logit(set_by_user)
         found = []
         for start, places, columns in scored_pieces(text, self._columns, pause):
             chosen = choose(places, weights.scores(columns) - threshold)

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from deeped_ray.knowledge.csr import Csr
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import numbers_of, read_mapped
-from deeped_ray.linking import kernels
 from deeped_ray.linking.spans import Found, Read, SpanFinder
 from deeped_ray.linking.units import APOSTROPHE, BRACKET, COMMA, HYPHEN, Units
 from deeped_ray.text import Bools, Ints
@@ -129,6 +128,8 @@ class Columns:
 
     def _fits(self, read: Read, entity: Ints) -> Floats:
         """Cosine of the candidates with the words near, far and in the whole piece. NaN if there are no vectors."""
+        from deeped_ray.linking import kernels  # imports numba: half a second that look-ups do not need
+
         if self._vectors is None:
             return np.full((3, *entity.shape), np.nan, np.float32)
         words = self._vectors.word_rows[read.words]

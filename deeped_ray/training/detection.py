@@ -24,12 +24,12 @@ from safetensors.numpy import save_file
 
 from deeped_ray.corpus import teaching
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking.detection import PACKAGED, WEIGHTS, Mentions, Weights, choose, load_weights, open_columns
+from deeped_ray.linking.detection import PACKAGED, WEIGHTS, Weights, choose, load_weights, open_columns
 from deeped_ray.linking.span_columns import Columns, Floats, tell
 from deeped_ray.linking.spans import Read
 from deeped_ray.text import Bools
 from deeped_ray.training.documents import TrainingDocuments, is_for_calibration
-from deeped_ray.types import Document
+from deeped_ray.types import Document, Mentions
 
 MAX_DOCUMENTS = 1500
 """Articles that are fitted to, at most, and a fifth of it for validation."""

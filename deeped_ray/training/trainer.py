@@ -42,6 +42,7 @@ from deeped_ray.running.resume import NEW_RUN, ResumeConfig
 from deeped_ray.storage.location import Location
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
+from deeped_ray.training.detection import fit_detection
 from deeped_ray.training.documents import TrainingDocuments, training_identity, with_defaults
 from deeped_ray.training.fitting import Examples, Fit
 from deeped_ray.training.history import HISTORY, Validation, best_seed, read_history, summarize, write_curves
@@ -96,6 +97,7 @@ def train_linker(
             job = _prepare(kb, training, model, candidates, folder)
             run = resume.folder(kb, "train", [[kb.open(parent).id for parent in parents], recorded])
             history = _keep_best(_fit_on_ray(job, workers, run), training, folder)
+            fit_detection(kb, job.documents, folder, seed=training.seed)
         run.remove()
     return {**summarize(history), "history": str(kb.open("linker").path / HISTORY)}
 

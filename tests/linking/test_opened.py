@@ -59,7 +59,7 @@ def test_a_linker_is_opened_once(kb: deeped.KnowledgeBase) -> None:
 
 
 def test_the_detector_can_be_set(mini_kb: base.KnowledgeBase) -> None:
-    never = deeped.open(str(mini_kb.root), detection=DetectionConfig(min_link_probability=1.0, short_names=False))
+    never = deeped.open(str(mini_kb.root), detection=DetectionConfig(mention_threshold=1 - 1e-12))
     assert never.detect(HOCKEY) == []
     assert never.link(HOCKEY) == []
 

@@ -140,7 +140,10 @@ def test_info_shows_what_is_damaged_or_stale(
         (["mention", "--kb", "nowhere", "Apple"], "No knowledge base at"),
         (["info", "."], "holds no parts"),
         (["detect", "--kb", "{kb}"], "Give either a text or --dataset"),
-        (["detect", "--kb", "{kb}", "--set", "mention_threshold=2", "x"], "`mention_threshold` must lie between 0 and 1"),
+        (
+            ["detect", "--kb", "{kb}", "--set", "mention_threshold=2", "x"],
+            "`mention_threshold` must lie between 0 and 1",
+        ),
         (["detect", "--kb", "{kb}", "--dataset", "aida:nowhere"], "nowhere: "),
         (["evaluate", "--kb", "{kb}", "--dataset", "aida:nowhere"], "nowhere: "),
         (

@@ -25,7 +25,7 @@ from deeped_ray.text import Bools, Ints
 Floats = npt.NDArray[np.float32]
 NUM_FITTING = 3
 """Candidates by prior that are compared with the context."""
-NUM_BESIDE = 12
+NUM_BESIDE = 13
 """Columns of units that are also read before and after a span."""
 NEAR, FAR = 5, 25
 """Words on each side of a span that are its context."""
@@ -94,6 +94,11 @@ class Columns:
         blocks = [_edges(read, units), _lists(self._counted(read)), _lists(_form(read)), _lists(self._meant(read))]
         return np.concatenate(blocks, axis=1)
 
+    def best(self, rows: Ints) -> Ints:
+        """The likeliest entity of rows of the mention table."""
+        entities: Ints = self._table.columns[0][self._table.offsets[np.maximum(rows, 0)]].astype(np.int64)
+        return entities
+
     def _counted(self, read: Read) -> list[npt.NDArray[Any]]:
         """How often the dump has and links the span, as written, in usual case and in lower case."""
         rows = np.stack(read.found[3:])  # [3, spans]
@@ -114,7 +119,7 @@ class Columns:
         ranks = np.arange(NUM_FITTING)
         is_there = ranks < count[:, None]  # [spans, candidates]
         cells = np.minimum(start[:, None] + ranks, len(priors) - 1)
-        prior, entity = np.where(is_there, priors[cells], 0), np.where(is_there, entities[cells], -1)
+        prior, entity = np.where(is_there, priors[cells], 0), np.where(is_there, entities[cells], -1).astype(np.int64)
         best = entity[:, 0]
         columns: list[npt.NDArray[Any]] = [
             prior[:, 0],
@@ -141,7 +146,7 @@ class Columns:
         right = places.searchsorted(read.found.first + read.found.length)
         sizes = np.array([NEAR, FAR, len(places)])
         fits = np.zeros((len(sizes), *entity.shape), np.float32)
-        kernels.context_fits(running, left, right, sizes, self._vectors.entities, entity.astype(np.int64), fits)
+        kernels.context_fits(running, left, right, sizes, self._vectors.entities, entity, fits)
         return fits
 
 
@@ -176,10 +181,10 @@ def _unit_columns(read: Read, told: Told) -> Floats:
         units.sign & COMMA > 0,
         np.log1p(own) * units.is_word,
         np.log((title + 0.5) / (lower + 0.5)) * units.is_word,
+        units.is_initial,
     ]
     assert len(beside) == NUM_BESIDE
     inside = [
-        units.is_initial,
         units.is_line_start,
         units.is_flat,
         np.log1p(lower),
@@ -253,7 +258,7 @@ def _nested(found: Found, num_units: int) -> tuple[Bools, Bools]:
     return (so_far[found.first] >= end) | begins, begins
 
 
-def _logit(linked: Ints, pages: Ints) -> npt.NDArray[np.float64]:
+def _logit(linked: npt.NDArray[Any], pages: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """Of the link probability. A string that never occurs in running text counts as linked once in ten times."""
     odds: npt.NDArray[np.float64] = np.log((linked + 0.2) / (pages - linked + 1.8))
     return odds

@@ -5,7 +5,8 @@
     all     the dump's own articles: links and the same strings elsewhere, and nothing else
 
 The fit begins with the weights that come with the package and is drawn to them as by a few documents, so that a small wiki
-or a few annotations only adjust them. Some documents are also read in lower case and in capitals. The threshold is the one
+or a few annotations only adjust them. Some documents are also read in lower case, in capitals, and as if their script had
+neither capitals nor spaces. The threshold is the one
 with the best F1 on documents that are not fitted to.
 
 `python -m deeped_ray.training.detection --kb KB` makes the packaged weights from the links of a knowledge base.
@@ -14,6 +15,7 @@ with the best F1 on documents that are not fitted to.
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +29,7 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import PACKAGED, WEIGHTS, Weights, choose, load_weights, open_columns
 from deeped_ray.linking.span_columns import Columns, Floats, tell
 from deeped_ray.linking.spans import Read
+from deeped_ray.linking.units import Runs
 from deeped_ray.text import Bools
 from deeped_ray.training.documents import TrainingDocuments, is_for_calibration
 from deeped_ray.types import Document, Mentions
@@ -43,7 +46,7 @@ PULL = 3.0
 """Towards the packaged weights: as much as by so many spans."""
 OTHER_CASE_ONE_IN = 8
 """Documents that are also read in lower case, and as many in capitals."""
-RARELY_LINKED = 0.002
+RARELY_LINKED = 0.005
 _THRESHOLDS = np.linspace(-3, 3, 25)
 
 
@@ -109,6 +112,28 @@ def _times(example: Example, share: float) -> Example:
     return example._replace(weight=example.weight * np.float32(share))
 
 
+# -- reading
+
+
+def without_case(read: Read, *, is_spaced: bool) -> Read:
+    """As if the script had no capitals, or neither capitals nor spaces: what the mention table knows as written remains."""
+    units, found = read.units, read.found
+    none = np.zeros(len(units.starts), bool)
+    spaces = units.is_spaced if is_spaced else none
+    nothing = np.full(len(none), -1)
+    # words of two scripts, as kanji and hiragana are
+    scripts = np.where(units.script > 0, 1 + (units.own & np.uint64(1)), 0).astype(np.uint8)
+    found = found._replace(headline=np.full(len(found.own), -1), lower=np.full(len(found.own), -1))
+    return read._replace(
+        units=units._replace(
+            is_capital=none, is_lower=none, is_upper=none, is_flat=none, is_spaced=spaces, script=scripts
+        ),
+        runs=Runs(nothing, np.zeros(len(none), np.int64), np.zeros(len(none), np.int64)),
+        found=found.where(found.own >= 0),
+        counts=(read.counts[0], read.counts[0], read.counts[0]),
+    )
+
+
 # -- labels
 
 
@@ -143,14 +168,19 @@ class _Reader:
             for case in cases:
                 text = case(document.text)
                 if len(text) == len(document.text):  # some letters become two
-                    read += self._read(Document(document.name, text, document.mentions))
+                    read += self._read(Document(document.name, text, document.mentions), lambda own: own)
+            if number % OTHER_CASE_ONE_IN == 1:
+                read += self._read(document, partial(without_case, is_spaced=number // OTHER_CASE_ONE_IN % 2 == 0))
         return read
 
-    def _read(self, document: Document) -> list[_ReadDocument]:
+    def _read(self, document: Document, seen: Callable[[Read], Read]) -> list[_ReadDocument]:
+        """Labels come from the document as it is, columns from how it is seen."""
         read = self._columns.finder.read(document.text)
+        shown = seen(read)
+        read = read._replace(found=shown.found)
         if not len(read.found.first):
             return []
-        return [_ReadDocument(document, read, self._columns.of(read, tell([read])[0]))]
+        return [_ReadDocument(document, read, self._columns.of(shown, tell([shown])[0]))]
 
     def annotated(self, each: _ReadDocument) -> Example:
         """Every name is annotated, so all other spans are none."""
@@ -177,9 +207,13 @@ class _Reader:
             counts[found.own] * (found.own >= 0)
             for counts in (self._columns.finder.pages, self._columns.finder.linked_pages)
         )
+        # Apple links to another entity than apple does: a name, also where a sentence begins with it
+        is_other = (
+            (found.lower >= 0) & (found.own >= 0) & (self._columns.best(found.own) != self._columns.best(found.lower))
+        )
         is_name = (is_gold | _is_repeated(each, is_gold)) & ~is_lower
         is_none = is_lower | _overlaps(each, is_gold) | is_doubtful | ((pages > 30) & (linked < RARELY_LINKED * pages))
-        counts_at_all = np.where(is_name, ~is_doubtful, is_none & ~_is_title(each))
+        counts_at_all = np.where(is_name, ~is_doubtful | is_other, is_none & ~_is_title(each))
         return _example(each, is_name, counts_at_all)
 
 

@@ -46,7 +46,8 @@ PULL = 3.0
 """Towards the packaged weights: as much as by so many spans."""
 OTHER_CASE_ONE_IN = 8
 """Documents that are also read in lower case, and as many in capitals."""
-RARELY_LINKED = 0.005
+FREQUENT, RARELY_LINKED = 30, 0.005
+"""A string on more pages than this, of which a smaller share links it, is no name."""
 _THRESHOLDS = np.linspace(-3, 3, 25)
 
 
@@ -81,9 +82,9 @@ def _fit(
     reader = _Reader(open_columns(kb))
     rng = np.random.default_rng(seed)
     corpus = kb.open("corpus")
-    links = reader.read_all(_some(teaching.read(corpus, "train"), MAX_DOCUMENTS, rng))
+    links = reader.read_varied(_some(teaching.read(corpus, "train"), MAX_DOCUMENTS, rng))
     dev_links = reader.read_all(_some(teaching.read(corpus, "dev"), MAX_DOCUMENTS // 5, rng))
-    names = [reader.annotated(each) for each in reader.read_all(annotated)]
+    names = [reader.annotated(each) for each in reader.read_varied(annotated)]
     dev_names = [reader.annotated(each) for each in reader.read_all(kept_aside)]
     share = WEIGHT_OF_LINKS if names else 1.0
     train = {
@@ -159,7 +160,11 @@ class _Reader:
         self._columns = columns
 
     def read_all(self, documents: Iterable[Document]) -> list[_ReadDocument]:
-        """The documents, some also in other case. One without spans teaches nothing."""
+        """The documents as they are. One without spans teaches nothing."""
+        return [read for document in documents for read in self._read(document, lambda own: own)]
+
+    def read_varied(self, documents: Iterable[Document]) -> list[_ReadDocument]:
+        """Some of them also in other case, or as if there were none."""
         read = list[_ReadDocument]()
         for number, document in enumerate(documents):
             cases: list[Callable[[str], str]] = [str]
@@ -198,7 +203,7 @@ class _Reader:
         is_gold = _is_gold(each)
         units, found = each.read.units, each.read.found
         first, last = found.first, found.first + found.length - 1
-        _, lower, title = each.read.counts
+        own, lower, title = each.read.counts
         is_lower = (units.is_lower & ~units.is_flat)[first] | (units.is_lower & ~units.is_flat)[last]
         is_common = (found.length == 1) & (lower[first] > 2 * title[first])
         is_doubtful = is_common | (units.is_initial[first] & (found.length == 1) & (lower[first] > title[first]))
@@ -212,7 +217,10 @@ class _Reader:
             (found.lower >= 0) & (found.own >= 0) & (self._columns.best(found.own) != self._columns.best(found.lower))
         )
         is_name = (is_gold | _is_repeated(each, is_gold)) & ~is_lower
-        is_none = is_lower | _overlaps(each, is_gold) | is_doubtful | ((pages > 30) & (linked < RARELY_LINKED * pages))
+        is_rare = (pages > FREQUENT) & (linked < RARELY_LINKED * pages)
+        # German nouns: frequent, capitalised, and neither a title nor ever a link
+        is_rare |= (found.own < 0) & (found.headline < 0) & (found.length == 1) & (own[first] > FREQUENT)
+        is_none = is_lower | _overlaps(each, is_gold) | is_doubtful | is_rare
         counts_at_all = np.where(is_name, ~is_doubtful | is_other, is_none & ~_is_title(each))
         return _example(each, is_name, counts_at_all)
 

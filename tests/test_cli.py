@@ -55,6 +55,8 @@ def test_detect_finds_mentions_or_scores_them(kb: str, capsys: pytest.CaptureFix
     found = json.loads(out)
     assert {"start": 28, "end": 39, "mention": "Stanley Cup"} in found
     assert all(TEXT[row["start"] : row["end"]] == row["mention"] for row in found)
+    _, out, _ = run(capsys, "detect", "--kb", kb, "--json", "--mentions", "all", TEXT)
+    assert len(json.loads(out)) >= len(found)
     code, out, _ = run(capsys, "detect", "--kb", kb, "--dataset", "mini:test")
     assert code == 0
     assert "mini:test  linked, others ignored" in out

@@ -64,6 +64,12 @@ def test_the_detector_can_be_set(mini_kb: base.KnowledgeBase) -> None:
     assert never.link(HOCKEY) == []
 
 
+def test_names_or_all_that_can_be_linked(kb: deeped.KnowledgeBase) -> None:
+    for kind in ("names", "all"):
+        spans = kb.detect(HOCKEY, mentions=kind)
+        assert [(each.start, each.end) for each in kb.link(HOCKEY, mentions=kind)] == spans
+
+
 def test_a_missing_knowledge_base_is_named_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(deeped.DeepEdError, match=r"No knowledge base at .*nowhere\. Run "):
         deeped.open(tmp_path / "nowhere")

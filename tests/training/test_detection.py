@@ -1,7 +1,8 @@
-"""The detector fitted to small wikis: the mini encyclopedia, and a German one, where every noun is capitalised."""
+"""The detector fitted to small wikis: the mini encyclopedia, and toy wikis in five languages."""
 
 import itertools
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.evaluation.detection import score_spans
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking.detection import WEIGHTS, DetectionConfig, Detector, load_weights, open_columns
+from deeped_ray.linking.detection import PACKAGED, WEIGHTS, DetectionConfig, Detector, load_weights, open_columns
 from deeped_ray.training.detection import Example, fit_detection, with_threshold
 from deeped_ray.training.documents import TrainingDocuments
 from deeped_ray.types import Document
@@ -43,34 +44,81 @@ def test_the_same_seed_gives_the_same_weights(corpus_kb: KnowledgeBase, tmp_path
     assert one == other
 
 
-def test_a_threshold_is_chosen_for_the_best_f1(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:
-    weights = load_weights(Path(open_columns.__code__.co_filename).parent / WEIGHTS)["names"]
+def test_a_threshold_is_chosen_for_the_best_f1() -> None:
+    weights = load_weights(PACKAGED)["names"]
     columns = np.tile(weights.mean, (2, 1))
     example = Example(np.array([[0, 1], [2, 3]]), columns, np.array([True, True]), np.ones(2, np.float32), 0)
     chosen, f1 = with_threshold(weights, [example])
     assert f1 == (1.0 if weights.scores(columns)[0] > chosen.threshold[0] else 0.0)
 
 
-TOWNS = ("Köln", "Bonn", "Mainz", "Trier", "Kassel", "Jena", "Gera", "Ulm", "Aachen", "Worms")
-NOUNS = ("Stadt", "Zug", "Brücke", "Kirche", "Straße", "Fluss", "Schule", "Markt")
+class Toy(NamedTuple):
+    """A language: towns, nouns, an article with two links, a new text, and the names in it."""
+
+    towns: str
+    nouns: str
+    article: str
+    text: str
+    names: list[str]
 
 
-def german_dump(folder: Path) -> Path:
+TOYS = {
+    "de": Toy(
+        "Köln Bonn Mainz Trier Kassel Jena Gera Ulm",
+        "Stadt Zug Brücke Kirche Straße Fluss Schule Markt",
+        "Die {noun} in [[{town}]] ist alt. Der {other} fährt nach [[{there}]]. {noun} und {other} sind neu.",
+        "Bonn ist alt. Die Brücke in Trier ist neu. Der Markt fährt nach Jena.",
+        ["Bonn", "Trier", "Jena"],
+    ),
+    "ja": Toy(
+        "東京 京都 大阪 神戸 ローマ パリ 札幌 福岡",
+        "電車 学校 教会 市場 道路 駅前 工場 公園",
+        "[[{town}]]の{noun}は古い。{other}は[[{there}]]に行く。{noun}と{other}は新しい。",
+        "彼は東京の学校に行った。パリの市場は古い。",
+        ["東京", "パリ"],
+    ),
+    "zh": Toy(
+        "北京 上海 南京 广州 成都 西安 杭州 巴黎",
+        "学校 教堂 市场 道路 工厂 公园 火车 河流",
+        "[[{town}]]的{noun}很老。{other}去了[[{there}]]。{noun}和{other}是新的。",
+        "他去了北京的学校。巴黎的市场很老。",
+        ["北京", "巴黎"],
+    ),
+    "ru": Toy(
+        "Москва Казань Тверь Псков Рязань Омск Томск Пермь",
+        "школа церковь дорога река фабрика станция улица площадь",
+        "Город [[{town}]] и {noun} рядом. Там {other}, дальше [[{there}]]. Эта {noun} и {other} новые.",
+        "Город Псков и школа рядом. Там река, дальше Омск.",
+        ["Псков", "Омск"],
+    ),
+    "he": Toy(
+        "ירושלים חיפה נצרת טבריה אשדוד רמלה עכו צפת",
+        "רכבת כנסייה שוק מפעל כביש תחנה ספרייה גינה",
+        "ה{noun} ב[[{town}]] ישן. {other} נסע אל [[{there}]]. {noun} וגם {other} חדשים.",
+        "הוא גר בירושלים. השוק נסע אל חיפה.",
+        ["ירושלים", "חיפה"],
+    ),
+}
+
+
+def dump_of(toy: Toy, folder: Path) -> Path:
     """Towns are linked, nouns never are."""
-    pages = [page_xml(town, f"{town} ist eine Stadt.", page_id=number) for number, town in enumerate(TOWNS, 1)]
-    for number, (noun, other, town) in enumerate(itertools.product(NOUNS, NOUNS[:4], TOWNS), 100):
-        there = TOWNS[number % len(TOWNS)]
-        text = f"Die {noun} in [[{town}]] ist alt. Der {other} fährt nach [[{there}]]. {noun} und {other} sind neu."
-        pages.append(page_xml(f"Seite {number}", text, page_id=number))
+    towns, nouns = toy.towns.split(), toy.nouns.split()
+    pages = [page_xml(town, f"{town}.", page_id=number) for number, town in enumerate(towns, 1)]
+    for number, (noun, other, town) in enumerate(itertools.product(nouns, nouns[:5], towns), 100):
+        there = towns[number // 3 % len(towns)]
+        text = toy.article.format(noun=noun, other=other, town=town, there=there)
+        pages.append(page_xml(f"{number}", text, page_id=number))
     return write_dump(folder / "dump.xml", "".join(pages))
 
 
-def test_german_nouns_are_no_names(local_ray_session: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("language", TOYS)
+def test_links_teach_the_names_of_any_language(local_ray_session: None, tmp_path: Path, language: str) -> None:
+    toy = TOYS[language]
     kb = KnowledgeBase(tmp_path / "kb", create=True)
-    build_corpus(kb, CorpusConfig(dump=(str(german_dump(tmp_path)),), min_word_count=1))
+    build_corpus(kb, CorpusConfig(dump=(str(dump_of(toy, tmp_path)),), min_word_count=1))
     detector = fitted(kb, tmp_path, [])
-    text = "Bonn ist alt. Die Brücke in Trier ist neu. Der Markt fährt nach Jena."
-    assert [text[start:end] for start, end in detector.spans(text)] == ["Bonn", "Trier", "Jena"]
+    assert [toy.text[start:end] for start, end in detector.spans(toy.text)] == toy.names
 
 
 @pytest.mark.parametrize("text", ["", "…", "und"])

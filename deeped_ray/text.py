@@ -29,11 +29,11 @@ _HAN = r"\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ff
 _HIRAGANA = r"\u3041-\u3096\u309d-\u309f"
 _KATAKANA = r"\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 _SOUTH_EAST = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"
-_UNSPACED = _HAN + _HIRAGANA + _KATAKANA + _SOUTH_EAST
+UNSPACED = _HAN + _HIRAGANA + _KATAKANA + _SOUTH_EAST
 _PIECES = {_HAN: 2, _SOUTH_EAST: 4}
 """Characters of a word where no space ends it."""
 _WORD = re.compile(
-    rf"(?:(?![{_UNSPACED}])\w)+|(?:(?=\w)[{_HIRAGANA}])+|(?:(?=\w)[{_KATAKANA}])+"
+    rf"(?:(?![{UNSPACED}])\w)+|(?:(?=\w)[{_HIRAGANA}])+|(?:(?=\w)[{_KATAKANA}])+"
     + "".join(rf"|(?:(?=\w)[{script}]){{1,{size}}}" for script, size in _PIECES.items())
 )
 _SPELLED_WORD = re.compile(r"[\w'’]+")

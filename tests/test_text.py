@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deeped_ray.text import (
-    _UNSPACED,
+    UNSPACED,
     Spans,
     content_words,
     hash_tokens,
@@ -19,7 +19,7 @@ from deeped_ray.text import (
     words_of,
 )
 
-_LETTER = rf"(?![{_UNSPACED}])\w"
+_LETTER = rf"(?![{UNSPACED}])\w"
 _UNIT = re.compile(rf"{_LETTER}(?:{_LETTER}|[\u0300-\u036f])*|\w|[^\w\s]|[\n\r\v\f\x85\u2028\u2029]")
 TEXTS = st.text(st.one_of(st.characters(), st.sampled_from("a1_ .\n\u0301\u0308é\u2029東京都のはラーกิ々〇")))
 

@@ -5,6 +5,9 @@ A text has two kinds of tokens. Both come from one table that says what each cha
     word    a run of Unicode word characters. Words are the evidence about entities, so they are what vocabularies hold.
     unit    a word with its combining marks, or a single other character. Mentions consist of units: `U.S.` has four.
 
+Some scripts put no spaces between words. There every character is a unit, so that a name is found inside a run. A word ends
+where the script changes, and runs are cut: Han into pairs of characters, Thai, Lao, Khmer and Burmese into fours.
+
 `words_of` and `tokenize` are the plain form. `word_spans` and `unit_spans` are the bulk form: a text becomes arrays,
 with no Python object for a token, in about a tenth of the time.
 """
@@ -22,14 +25,30 @@ import numpy.typing as npt
 
 # Differs from the paper's code: Unicode word runs, where deep-ed split at every non-ASCII byte.
 STOP_WORDS = frozenset((Path(__file__).parent / "stop_words.txt").read_text(encoding="utf-8").split())
-_WORD = re.compile(r"\w+")
+_HAN = r"\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_HIRAGANA = r"\u3041-\u3096\u309d-\u309f"
+_KATAKANA = r"\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+_SOUTH_EAST = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"
+UNSPACED = _HAN + _HIRAGANA + _KATAKANA + _SOUTH_EAST
+_PIECES = {_HAN: 2, _SOUTH_EAST: 4}
+"""Characters of a word where no space ends it."""
+_WORD = re.compile(
+    rf"(?:(?![{UNSPACED}])\w)+|(?:(?=\w)[{_HIRAGANA}])+|(?:(?=\w)[{_KATAKANA}])+"
+    + "".join(rf"|(?:(?=\w)[{script}]){{1,{size}}}" for script, size in _PIECES.items())
+)
 _SPELLED_WORD = re.compile(r"[\w'’]+")
 _HEADLINE_WORD = re.compile(r"\w+(?:['’]\w+)?")
 _QUALIFIER = re.compile(r"(?<=\S)(?:\s*\([^()]*\)|,[^,]*)$")
 MAX_MARKS = 30
-_GAP_KIND, _WORD_KIND, _SINGLE_KIND, _MARK_KIND = range(4)
+_CASED = 0x1F000
+"""No code point from here on has case."""
+_GAP_KIND, _WORD_KIND, _SINGLE_KIND, _MARK_KIND, _HIRAGANA_KIND, _KATAKANA_KIND, _HAN_KIND, _SOUTH_EAST_KIND = range(8)
 _KINDS = {
     _WORD_KIND: r"\w+",
+    _HIRAGANA_KIND: rf"(?:(?=\w)[{_HIRAGANA}])+",
+    _KATAKANA_KIND: rf"(?:(?=\w)[{_KATAKANA}])+",
+    _HAN_KIND: rf"(?:(?=\w)[{_HAN}])+",
+    _SOUTH_EAST_KIND: rf"(?:(?=\w)[{_SOUTH_EAST}])+",
     _GAP_KIND: r"\s+",
     _SINGLE_KIND: r"[\n\r\v\f\x85\u2028\u2029]+",
     _MARK_KIND: r"[\u0300-\u036f]+",
@@ -97,14 +116,27 @@ class Spans(NamedTuple):
 
 def word_spans(text: str) -> Spans:
     """The words of `tokenize`."""
-    codes = _codes_of(text)
-    return _spans(codes, _kinds()[codes] == _WORD_KIND)
+    codes = codes_of(text)
+    kinds = _kinds()[codes]
+    if kinds.max(initial=0) < _HIRAGANA_KIND:
+        return _spans(codes, kinds == _WORD_KIND)
+    kinds = np.where(kinds == _MARK_KIND, _SINGLE_KIND, kinds)
+    is_start = np.append(True, kinds[1:] != kinds[:-1])
+    places = np.arange(len(kinds))
+    within = places - np.maximum.accumulate(np.where(is_start, places, 0))
+    for kind, size in ((_HAN_KIND, _PIECES[_HAN]), (_SOUTH_EAST_KIND, _PIECES[_SOUTH_EAST])):
+        is_start |= (kinds == kind) & (within % size == 0)
+    is_word = (kinds == _WORD_KIND) | (kinds >= _HIRAGANA_KIND)
+    starts = np.flatnonzero(is_start & is_word)
+    ends = np.flatnonzero(np.append(is_start[1:], True) & is_word) + 1
+    return Spans(starts, ends, hash_stretches(codes, starts, ends))
 
 
 def unit_spans(text: str) -> Spans:
-    """As `(\\w[\\w\\u0300-\\u036f]*|[^\\w\\s]|LINE END)` would find them."""
-    codes = _codes_of(text)
+    """As `(\\w[\\w\\u0300-\\u036f]*|[^\\w\\s]|LINE END)` would find them, but for scripts without spaces."""
+    codes = codes_of(text)
     kinds = _kinds()[codes]
+    kinds = np.where(kinds >= _HIRAGANA_KIND, _SINGLE_KIND, kinds)
     if (kinds == _MARK_KIND).any():
         # combining marks are no word characters: what is not in NFC would fall apart at them
         places = np.maximum.accumulate(np.where(kinds == _MARK_KIND, 0, np.arange(len(kinds))))
@@ -116,10 +148,10 @@ def unit_spans(text: str) -> Spans:
 def hash_tokens(strings: Sequence[str]) -> Hashes:
     """The hashes that `Spans` has for these strings."""
     ends = np.cumsum(np.fromiter(map(len, strings), dtype=np.int64, count=len(strings)))
-    return _hash_stretches(_codes_of("".join(strings)), np.append(0, ends)[:-1], ends)
+    return hash_stretches(codes_of("".join(strings)), np.append(0, ends)[:-1], ends)
 
 
-def _codes_of(text: str) -> npt.NDArray[np.uint32]:
+def codes_of(text: str) -> npt.NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
 
 
@@ -139,10 +171,10 @@ def _spans(codes: npt.NDArray[np.uint32], is_word: Bools, is_single: Bools | np.
     framed = np.concatenate([[False], is_word, [False]])
     starts = np.flatnonzero(is_single | (is_word & ~framed[:-2]))
     ends = np.flatnonzero(is_single | (is_word & ~framed[2:])) + 1
-    return Spans(starts, ends, _hash_stretches(codes, starts, ends))
+    return Spans(starts, ends, hash_stretches(codes, starts, ends))
 
 
-def _hash_stretches(codes: npt.NDArray[np.uint32], starts: Ints, ends: Ints) -> Hashes:
+def hash_stretches(codes: npt.NDArray[np.uint32], starts: Ints, ends: Ints) -> Hashes:
     """sum over characters c_k of a stretch: mixed(c_k) * _BASE ** k, modulo 2 ** 64, mixed again.
 
     Not `hash64`, which reads one string at a time: here the sum of any stretch is the difference of two running sums
@@ -167,6 +199,44 @@ def mix64(values: Hashes) -> Hashes:
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
+
+
+class Letters(NamedTuple):
+    """What code points are as letters, and in other case. Letters beyond these tables have no case."""
+
+    lower: npt.NDArray[np.uint32]
+    upper: npt.NDArray[np.uint32]
+    is_upper: Bools
+    is_lower: Bools
+    is_digit: Bools
+
+    def rows(self, codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        return np.minimum(codes, np.uint32(len(self.lower) - 1))
+
+    def lowered(self, codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        return np.where(codes < len(self.lower), self.lower[self.rows(codes)], codes)
+
+
+@functools.cache
+def letters() -> Letters:
+    characters = [chr(code) for code in range(_CASED)]
+    lower, upper = (
+        [each if len(each) == 1 else own for own, each in zip(characters, map(case, characters), strict=True)]
+        for case in (str.lower, str.upper)
+    )
+    return Letters(
+        codes_of("".join(lower)),
+        codes_of("".join(upper)),
+        np.array([each.isupper() or each.istitle() for each in characters]),
+        np.array([each.islower() for each in characters]),
+        np.array([each.isdigit() for each in characters]),
+    )
+
+
+def scripts_of(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    """Equal for letters that make up a word together: 0 for what is no letter, else another number for each unspaced script."""
+    kinds = _kinds()[codes]
+    return np.where((kinds == _WORD_KIND) | (kinds >= _HIRAGANA_KIND), kinds, 0).astype(np.uint8)
 
 
 # -- titles and mentions

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 LinkerKind = Literal["prior", "local", "global"]
+Mentions = Literal["names", "all"]
+"""What counts as a mention in raw text: names, as in news, or all that Wikipedia would link."""
 """The prior p(e|m) alone, the local model of section 4, or the global model of section 5."""
 _CREDENTIALS = re.compile(  # one slash where a URI was taken for a path
     r"""(?P<user>:/{1,2})[^\s"']*@|(?P<option>[?&][^\s"'=&]*(?:key|token|secret|password|sig)[^\s"'=&]*=)[^\s"'&]*""",

@@ -55,6 +55,8 @@ def test_detect_finds_mentions_or_scores_them(kb: str, capsys: pytest.CaptureFix
     found = json.loads(out)
     assert {"start": 28, "end": 39, "mention": "Stanley Cup"} in found
     assert all(TEXT[row["start"] : row["end"]] == row["mention"] for row in found)
+    _, out, _ = run(capsys, "detect", "--kb", kb, "--json", "--mentions", "all", TEXT)
+    assert len(json.loads(out)) >= len(found)
     code, out, _ = run(capsys, "detect", "--kb", kb, "--dataset", "mini:test")
     assert code == 0
     assert "mini:test  linked, others ignored" in out
@@ -140,7 +142,10 @@ def test_info_shows_what_is_damaged_or_stale(
         (["mention", "--kb", "nowhere", "Apple"], "No knowledge base at"),
         (["info", "."], "holds no parts"),
         (["detect", "--kb", "{kb}"], "Give either a text or --dataset"),
-        (["detect", "--kb", "{kb}", "--set", "min_name_share=2", "x"], "`min_name_share` must lie between 0 and 1"),
+        (
+            ["detect", "--kb", "{kb}", "--set", "mention_threshold=2", "x"],
+            "`mention_threshold` must lie between 0 and 1",
+        ),
         (["detect", "--kb", "{kb}", "--dataset", "aida:nowhere"], "nowhere: "),
         (["evaluate", "--kb", "{kb}", "--dataset", "aida:nowhere"], "nowhere: "),
         (

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deeped_ray.text import (
+    UNSPACED,
     Spans,
     content_words,
     hash_tokens,
@@ -15,10 +16,12 @@ from deeped_ray.text import (
     tokenize,
     unit_spans,
     word_spans,
+    words_of,
 )
 
-_UNIT = re.compile(r"\w[\w\u0300-\u036f]*|[^\w\s]|[\n\r\v\f\x85\u2028\u2029]")
-TEXTS = st.text(st.one_of(st.characters(), st.sampled_from("a1_ .\n\u0301\u0308é\u2029")))
+_LETTER = rf"(?![{UNSPACED}])\w"
+_UNIT = re.compile(rf"{_LETTER}(?:{_LETTER}|[\u0300-\u036f])*|\w|[^\w\s]|[\n\r\v\f\x85\u2028\u2029]")
+TEXTS = st.text(st.one_of(st.characters(), st.sampled_from("a1_ .\n\u0301\u0308é\u2029東京都のはラーกิ々〇")))
 
 
 def places(spans: Spans) -> list[tuple[int, int]]:
@@ -66,6 +69,12 @@ def test_units_are_those_of_the_pattern_and_equal_ones_have_equal_hashes(text: s
 
 def test_units_know_whether_white_space_stands_before_them() -> None:
     assert unit_spans("U.S. is").is_spaced.tolist() == [True, False, False, False, True]
+
+
+def test_scripts_without_spaces_are_cut_into_words_and_their_characters_are_units() -> None:
+    text = "東京都のラーメン店Tokyo"
+    assert words_of(text) == ["東京", "都", "の", "ラーメン", "店", "Tokyo"]
+    assert [text[start:end] for start, end in places(unit_spans(text))] == [*"東京都のラーメン店", "Tokyo"]
 
 
 def test_hashes_of_words_differ() -> None:

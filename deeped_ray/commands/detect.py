@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> Answer:
         linker = Linker.open(args.kb, args.model, detection=config)
         reports = [evaluate_end_to_end(linker, spec) for spec in args.dataset]
         return [asdict(report) for report in reports], detection_table(reports)
-    detector = open_detector(KnowledgeBase(args.kb).open("corpus"), config)
+    detector = open_detector(KnowledgeBase(args.kb), config)
     if args.dataset:
         reports = [evaluate_detection(detector.spans, spec) for spec in args.dataset]
         return [asdict(report) for report in reports], detection_table(reports)

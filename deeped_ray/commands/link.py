@@ -32,7 +32,10 @@ def run(args: argparse.Namespace) -> Answer:
     linker = Linker.open(args.kb, args.model, detection=config_of(args, DetectionConfig)[0])
     predictions = [prediction.at_least(args.threshold) for prediction in linker.link(text, args.spans)]
     if not predictions:
-        return [], "No mentions found. Give them with --spans, or lower a threshold: --set min_link_probability=0.005."
+        return (
+            [],
+            "No mentions found. Give them with --spans, look for more with --mentions all, or lower the threshold: --set mention_threshold=0.1.",
+        )
     style = stdout_style()
     told = [linked_text(text, predictions, num_words=args.words, style=style)]
     if args.candidates:

@@ -2,9 +2,10 @@
 
 import argparse
 import contextlib
-from typing import Any
+from typing import Any, get_args
 
 from deeped_ray.running.config import add_set, check_keys, flags_given, make, parse_sets, settings_of
+from deeped_ray.types import Mentions
 
 MODELS = ("prior", "local", "global")
 Answer = tuple[Any, str]
@@ -16,7 +17,13 @@ def add_kb(parser: argparse.ArgumentParser) -> None:
 
 
 def add_detection_options(parser: argparse.ArgumentParser) -> None:
-    add_set(parser, "--set min_link_probability=0.02 (how mentions are found)")
+    parser.add_argument(
+        "--mentions",
+        choices=get_args(Mentions),
+        default=argparse.SUPPRESS,
+        help="what to find: names, as in news, or all that Wikipedia would link (default: names)",
+    )
+    add_set(parser, "--set mention_threshold=0.3 (how mentions are found)")
 
 
 def config_of(args: argparse.Namespace, *configs: type[Any]) -> list[Any]:

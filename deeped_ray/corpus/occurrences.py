@@ -24,8 +24,8 @@ from deeped_ray.storage.arrays import concatenate_arrays
 from deeped_ray.storage.location import Location
 from deeped_ray.text import Bools, Hashes, Ints, hash_tokens, unit_spans
 
-MAX_UNITS = 16
-"""Longer mentions are titles of lists and the like: they are not looked for in texts."""
+MAX_UNITS = 24
+"""Longer mentions are titles of lists and the like: they are not looked for in texts. In Japanese, a unit is a character."""
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SPACE = np.uint64(0xD1B54A32D192ED03)
 _BITS_PER_BEGINNING = 16

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from deeped_ray.corpus.persons import is_person
 from deeped_ray.corpus.wikidump import RawPage, SiteInfo
-from deeped_ray.text import bare_title, normalize_title
+from deeped_ray.text import UNSPACED, bare_title, normalize_title
 from deeped_ray.types import Link, Page
 
 _HIDDEN = ("ref", "math", "gallery", "timeline", "syntaxhighlight", "source", "score", "imagemap", "chem", "graph")
@@ -41,8 +41,9 @@ _STRIPPED = (
         r"\1",
     ),
 )
-# An opening bracket, with all of the link and its trail ([[dog]]s) unless another link stands inside.
-_LINK = re.compile(r"\[\[(?!\[)(?:([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]([^\W\d_]*))?")
+# An opening bracket, with all of the link and its trail ([[dog]]s) unless another link stands inside. Where no space ends a
+# word there are no trails: they would reach to the end of the clause.
+_LINK = re.compile(rf"\[\[(?!\[)(?:([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]((?:(?![{UNSPACED}])[^\W\d_])*))?")
 _REDIRECT = re.compile(r"\s*#[^\s\[\]]+\s*(?::\s*)?\[\[([^\[\]|#]+)")
 _TEMPLATE_NAME = re.compile(r"\{\{\s*([^{}|\n]{1,60})")
 _MAX_NESTING = 20  # no page puts pictures into captions this deep, and each level reads those inside it again

@@ -73,7 +73,7 @@ class LinkerInputs:
         return np.concatenate([own, TextEmbedder(self._kb).embed_all(titles)])
 
     def open_detector(self, config: DetectionConfig) -> Detector | SpacyDetector:
-        return open_detector(self._kb.open("corpus"), config)
+        return open_detector(self._kb, config)
 
     @functools.cached_property
     def retriever(self) -> Retriever:

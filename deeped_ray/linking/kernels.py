@@ -126,6 +126,31 @@ def row_dots(vectors, rows, queries, which, result) -> None:  # type: ignore[no-
 
 
 @_compiled
+def context_fits(running, left, right, sizes, vectors, candidates, fits) -> None:  # type: ignore[no-untyped-def]
+    """Cosine of candidates with the sum of the words around a span, up to so many on each side.
+
+    running[i] is the sum of the first i word vectors. The words before a span end at left, those after it begin at right.
+    """
+    context = np.empty(running.shape[1], np.float32)
+    for i in range(len(candidates)):
+        for c in range(len(sizes)):
+            low, high = max(left[i] - sizes[c], 0), min(right[i] + sizes[c], len(running) - 1)
+            norm = np.float32(1e-6)
+            for d in range(len(context)):
+                context[d] = running[left[i], d] - running[low, d] + running[high, d] - running[right[i], d]
+                norm += context[d] * context[d]
+            norm = np.sqrt(norm)
+            for k in range(candidates.shape[1]):
+                row = candidates[i, k]
+                if row < 0:
+                    continue
+                total = np.float32(0)
+                for d in range(len(context)):
+                    total += vectors[row, d] * context[d]
+                fits[c, i, k] = total / norm
+
+
+@_compiled
 def attend(  # type: ignore[no-untyped-def]
     a_scores, b_scores, candidates, num_candidates, context, num_words, R, psi, beta, strongest
 ) -> None:

@@ -23,7 +23,7 @@ from deeped_ray.linking.inputs import LinkerInputs, Window
 from deeped_ray.linking.pace import Pause, no_pause, num_threads
 from deeped_ray.linking.retrieval import SOURCES
 from deeped_ray.linking.scoring import FittedModel, Scored, log_softmax
-from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Prediction
+from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Mentions, Prediction
 from deeped_ray.types import LinkerKind as LinkerKind
 
 MENTION_COUNTS = "mention_counts.parquet"
@@ -133,10 +133,17 @@ class Linker:
         """One prediction per span, in the given order. Without spans, one per mention that is found in the text."""
         return self.link_batch([self.document(text, spans)])[0]
 
-    def document(self, text: str, spans: Sequence[Span] | None = None, *, pause: Pause = no_pause) -> Document:
+    def document(
+        self,
+        text: str,
+        spans: Sequence[Span] | None = None,
+        *,
+        mentions: Mentions | None = None,
+        pause: Pause = no_pause,
+    ) -> Document:
         """The text with its mentions: the given spans, or those that are found in it."""
         if spans is None:
-            spans = self.detector.spans(text, pause)
+            spans = self.detector.spans(text, pause, mentions=mentions)
         else:
             check_spans(text, spans)
         return Document("", text, tuple(Mention(start, end) for start, end in spans))

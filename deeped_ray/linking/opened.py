@@ -13,7 +13,7 @@ from deeped_ray.knowledge import base
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, Span, open_detector
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.storage.location import Address
-from deeped_ray.types import Document, LinkerKind, Prediction
+from deeped_ray.types import Document, LinkerKind, Mentions, Prediction
 
 if TYPE_CHECKING:
     from deeped_ray.linking.linker import Linker
@@ -44,12 +44,14 @@ class KnowledgeBase(Lookup):
         threshold: float = 0.0,
         explain: bool = True,
         model: LinkerKind = "global",
+        mentions: Mentions | None = None,
     ) -> list[Prediction]:
         """One prediction per span, in the given order. Without spans, one per mention that is found in the text.
 
+        `mentions` is "names" or, as Wikipedia links, "all".
         Below `threshold` a mention gets no entity. Without `explain`, predictions lack attended words and support.
         """
-        document = self.linker(model).document(text, spans)
+        document = self.linker(model).document(text, spans, mentions=mentions)
         return self.link_all([document], threshold=threshold, explain=explain, model=model)[0]
 
     def link_all(
@@ -59,16 +61,17 @@ class KnowledgeBase(Lookup):
         threshold: float = 0.0,
         explain: bool = True,
         model: LinkerKind = "global",
+        mentions: Mentions | None = None,
     ) -> list[list[Prediction]]:
         """`link` for many texts at once, which is faster. A `Document` is linked at its own mentions."""
         linker = self.linker(model)
-        documents = [text if isinstance(text, Document) else linker.document(text) for text in texts]
+        documents = [text if isinstance(text, Document) else linker.document(text, mentions=mentions) for text in texts]
         answers = linker.link_batch(documents, explain=explain)
         return [[prediction.at_least(threshold) for prediction in found] for found in answers]
 
-    def detect(self, text: str) -> list[Span]:
-        """Start and end of every mention in a text."""
-        return self._detector.spans(text)
+    def detect(self, text: str, *, mentions: Mentions | None = None) -> list[Span]:
+        """Start and end of every mention in a text: of "names" or, as Wikipedia links, of "all"."""
+        return self._detector.spans(text, mentions=mentions)
 
     def linker(self, model: LinkerKind = "global") -> "Linker":
         """The linker behind `link`: a trained model, or the prior alone."""
@@ -80,4 +83,4 @@ class KnowledgeBase(Lookup):
 
     @functools.cached_property
     def _detector(self) -> Detector | SpacyDetector:
-        return open_detector(self._corpus, self._detection)
+        return open_detector(self._kb, self._detection)

@@ -7,6 +7,8 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, ValidationError
 from pydantic.config import JsonDict
 
+from deeped_ray.types import Mentions
+
 MAX_BODY_BYTES = 8_000_000
 MAX_TEXT_CHARACTERS = 1_000_000
 MAX_SEARCH_CHARACTERS = 100_000
@@ -92,6 +94,10 @@ class LinkRequest(Closed):
     # without fail_fast, a body full of mistakes would give an error for each
     spans: Annotated[list[tuple[Offset, Offset]], Field(max_length=MAX_SPANS, fail_fast=True)] | None = Field(
         default=None, description="mentions as [start, end) in characters; null finds them in the text"
+    )
+    mentions: Mentions | None = Field(
+        default=None,
+        description="without spans: find names, or all that Wikipedia would link; null is the server's choice",
     )
     top: int = Field(default=7, ge=0, le=100, description="candidates to list per mention")
     explain: bool = Field(default=True, description="add the attended words and the supporting mentions")

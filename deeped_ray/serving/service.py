@@ -110,7 +110,9 @@ class LinkingService:
         try:
             work = request(pause)
             pause(work.expected_s(0))
-            documents = [self.linker.document(each.text, each.spans, pause=pause) for each in work.texts]
+            documents = [
+                self.linker.document(each.text, each.spans, mentions=each.mentions, pause=pause) for each in work.texts
+            ]
             num_mentions = sum(len(document.mentions) for document in documents)
             check_limit(num_mentions, "mentions", limit=MAX_MENTIONS)
             pause(num_mentions * SECONDS_PER_MENTION)

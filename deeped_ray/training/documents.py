@@ -12,7 +12,7 @@ them say how good the probabilities are.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deeped_ray.corpus import teaching
@@ -37,6 +37,8 @@ class TrainingDocuments:
     """Of the training documents."""
     dev: list[Document]
     calibration: list[Document]
+    annotated: list[Document] = field(default_factory=list)
+    """Training documents in which every name is annotated, also those outside Wikipedia: for detection only."""
 
     @classmethod
     def of(cls, train: list[Document], dev: list[Document]) -> "TrainingDocuments":
@@ -60,7 +62,20 @@ class TrainingDocuments:
                 calibration += read_dataset(name, with_unlinked=training.learn_unlinked)
         if sum(len(document.mentions) for document in calibration) < FEW_MENTIONS:
             calibration += [document for document in train if document not in calibration]
-        return cls(train=train, weights=weights, dev=read_datasets(training.dev, kb=kb), calibration=calibration)
+        return cls(
+            train=train,
+            weights=weights,
+            dev=read_datasets(training.dev, kb=kb),
+            calibration=calibration,
+            annotated=_annotated(training),
+        )
+
+
+def _annotated(training: TrainingConfig) -> list[Document]:
+    """Of AIDA's layout, which marks names outside Wikipedia too."""
+    names = (split_weight(spec)[0] for spec in training.train)
+    specs = [name for name in names if name.startswith(("aida:", "mini:"))]
+    return [document for name in specs for document in read_dataset(name, with_unlinked=True)]
 
 
 def with_defaults(kb: KnowledgeBase, training: TrainingConfig) -> TrainingConfig:

@@ -34,6 +34,7 @@ from deeped_ray.knowledge.parts import Part
 from deeped_ray.linking.candidate_lists import CandidateLists, list_path
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.config import ModelConfig
+from deeped_ray.linking.detection import WEIGHTS as DETECTION_WEIGHTS
 from deeped_ray.linking.encoding import Floats
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import (
@@ -54,6 +55,7 @@ from deeped_ray.storage.location import Location
 from deeped_ray.training.calibration import fit_certainty
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
+from deeped_ray.training.detection import Fitted, fit_detection
 from deeped_ray.training.documents import LEAST_MENTIONS, TrainingDocuments, training_identity, with_defaults
 from deeped_ray.training.fitting import Examples, Fit
 from deeped_ray.training.history import HISTORY, Validation, best_seed, models_of, read_history, summarize, write_curves
@@ -107,6 +109,7 @@ def train_linker(
             run = resume.folder(kb, "train", [[kb.open(parent).id for parent in parents], recorded])
             history = _fit(job, workers, run, folder)
             _calibrate(job, history, folder)
+            _fit_detection(job, folder)
         run.remove()
     return _summary(kb.open("linker"))
 
@@ -177,7 +180,7 @@ def _calibrate(job: FitJob, history: Sequence[Validation], folder: Path) -> None
     """How sure every model may be, and the prior alone."""
     names = [FitName(kind, seed) for kind in models_of(history) for seed in job.training.all_seeds]
     weights = [load_file(weights_path(folder, name.kind, seed=name.seed)) for name in names]
-    calibrated = replace(job, documents=replace(job.documents, train=[], weights=[], dev=[]))
+    calibrated = replace(job, documents=replace(job.documents, train=[], weights=[], dev=[], annotated=[]))
     done = tasks.run("calibrate", _fit_certainty, [None, *zip(names, weights, strict=True)], calibrated, unit="models")
     for name, found in zip([None, *names], done.results, strict=True):
         if found is not None:
@@ -186,6 +189,13 @@ def _calibrate(job: FitJob, history: Sequence[Validation], folder: Path) -> None
         best = certainty_path(folder, kind, seed=best_seed(history, kind))
         if best.exists():
             shutil.copy(best, certainty_path(folder, kind))
+
+
+def _fit_detection(job: FitJob, folder: Path) -> None:
+    """How mentions are found in raw text."""
+    (fitted,) = tasks.run("detection", _detection_weights, [job.training.seed], job, unit="fits").results
+    save_file(fitted.weights, folder / DETECTION_WEIGHTS)
+    logger.info("detection: F1 %s on documents kept aside", fitted.f1)
 
 
 def _fit_on_ray(job: FitJob, workers: WorkerConfig, run: Location) -> Checkpoint:
@@ -263,6 +273,10 @@ def _fit_certainty(item: tuple[FitName, dict[str, Floats]] | None, job: FitJob) 
     inputs = LinkerInputs(kb, job.candidates, lists=job.lists)
     inputs.counts = job.counts
     return fit_certainty(FittedModel(name.kind, job.model, weights), job.documents.calibration, inputs)
+
+
+def _detection_weights(seed: int, job: FitJob) -> Fitted:
+    return fit_detection(KnowledgeBase(job.kb), job.documents, seed=seed)
 
 
 def _run_so_far() -> Run:

@@ -120,7 +120,7 @@ def test_nothing_is_found_across_the_end_of_a_line_or_sentence(tmp_path: Path) -
 
 
 def test_mentions_that_are_too_long_are_not_looked_for(tmp_path: Path) -> None:
-    mentions = [" ".join("abcdefghijklmnop"), " ".join("abcdefghijklmnopq")]
+    mentions = [" ".join("abcdefghijklmnopqrstuvwx"), " ".join("abcdefghijklmnopqrstuvwxy")]
     assert found_in(mentions[1], index_of(tmp_path, mentions), mentions) == mentions[:1]
 
 

@@ -48,6 +48,7 @@ def parse(wikitext: str) -> tuple[str, list[tuple[str, str]]]:
         ("a [[Dog]] b", "a Dog b", [("Dog", "Dog")]),
         ("[[Dog|the dog]]", "the dog", [("the dog", "Dog")]),
         ("two [[dog]]s", "two dogs", [("dogs", "Dog")]),
+        ("[[パリ]]の市場、[[巴黎]]的市场", "パリの市場、巴黎的市场", [("パリ", "パリ"), ("巴黎", "巴黎")]),
         ("[[Apple#History|old apples]]", "old apples", [("old apples", "Apple")]),
         ("[[Apple (fruit)|]]", "Apple", [("Apple", "Apple (fruit)")]),
         ("[[Caf%C3%A9_Paris]]", "Caf%C3%A9_Paris", [("Caf%C3%A9_Paris", "Café Paris")]),

@@ -1,3 +1,5 @@
+"""Detection with made-up counts and the packaged weights."""
+
 import itertools
 import sys
 import time
@@ -5,73 +7,117 @@ import unicodedata
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from deeped_ray.corpus.occurrences import join_sequences, write_sequences
-from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.csr import write_csr
+from deeped_ray.knowledge.parts import ArtifactError, Part
+from deeped_ray.knowledge.strings import hash64, write_mapped, write_strings
 from deeped_ray.linking import detection
-from deeped_ray.linking.detection import DetectionConfig, Detector, open_detector
+from deeped_ray.linking.detection import PACKAGED, DetectionConfig, Detector, choose, load_weights, open_detector
+from deeped_ray.linking.span_columns import Columns
+from deeped_ray.linking.spans import SpanFinder
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 
 # mention -> pages in whose text it stands, pages where it is a link
 COUNTS = {
-    "New York": (100, 20),
-    "York": (150, 5),
-    "New York City": (50, 20),
+    "New York": (900, 200),
+    "York": (300, 20),
+    "New York City": (500, 200),
     "City of London": (20, 5),
-    "London": (100, 20),
+    "London": (900, 200),
     "U.S.": (6000, 120),
-    "Bank of England": (10, 5),
-    "England": (100, 20),
-    "Queen's Park": (5, 2),
-    "Málaga": (9, 3),
-    "Yasser Arafat": (9, 5),
-    "Boris Becker": (9, 5),
-    "Huber": (9, 3),
-    "Victory": (90, 9),
+    "Bank of England": (100, 50),
+    "England": (900, 200),
+    "Queen's Park": (50, 20),
+    "Málaga": (90, 30),
+    "Yasser Arafat": (90, 50),
+    "Mercury": (200, 60),
+    "mercury": (90, 20),
+    "Victory": (90, 1),
     "victory": (900, 1),
     "The": (9000, 1),
     "1996": (500, 300),
-    "August 12": (50, 40),
-    "photosynthesis": (20, 15),
+    "photosynthesis": (200, 150),
     "water": (900, 20),
-    "once": (1, 1),
-    "Obscure": (900, 1),
-    "San Marino": (0, 0),
+    "東京": (300, 100),
+    "京都": (300, 100),
+    "ירושלים": (300, 100),
+    "Москва": (300, 100),
+    "Москвы": (200, 60),
+}
+# word -> how often the dump has it
+WORDS = {
+    **{"the": 90000, "victory": 2000, "Victory": 200, "came": 3000, "met": 2000, "late": 2000, "planet": 800},
+    **{"London": 3000, "York": 3000, "New": 9000, "new": 9000, "City": 3000, "city": 5000, "England": 3000},
+    **{"Bank": 900, "bank": 900, "Mercury": 900, "mercury": 400, "water": 4000, "says": 900, "Arafat": 200},
+    **{"он": 900, "Он": 300, "café": 500, "Café": 90},
 }
 
 
-def detector_of(folder: Path, counts: dict[str, tuple[int, int]], config: DetectionConfig | None = None) -> Detector:
-    write_sequences(folder / "piece", list(counts))
-    join_sequences([folder / "piece"], [len(counts)], folder)
-    pages, linked = zip(*counts.values(), strict=True)
-    np.save(folder / "mentions.pages.npy", np.array(pages, dtype=np.int32))
-    np.save(folder / "mentions.linked_pages.npy", np.array(linked, dtype=np.int32))
-    return Detector(Part("corpus", "0", Location(folder), {}), config or DetectionConfig())
+def columns_of(folder: Path) -> Columns:
+    write_sequences(folder / "piece", list(COUNTS))
+    join_sequences([folder / "piece"], [len(COUNTS)], folder)
+    for name, counts in zip(("pages", "linked_pages"), zip(*COUNTS.values(), strict=True), strict=True):
+        np.save(folder / f"mentions.{name}.npy", np.array(counts, dtype=np.int32))
+    ones = np.ones(len(COUNTS))
+    entities = np.arange(len(COUNTS), dtype=np.int32)
+    write_csr(folder / "mentions", ones.astype(np.int64), entities=entities, priors=ones.astype(np.float32))
+    links = pa.array([linked for _, linked in COUNTS.values()], pa.int64())
+    write_mapped(folder / "entities.arrow", pa.table({"num_links": links, "is_person": pa.array(ones > 1)}))
+    words = sorted(WORDS, key=hash64)
+    write_strings(folder, "vocabulary", words)
+    np.save(folder / "vocabulary.counts.npy", np.array([WORDS[word] for word in words]))
+    part = Part("corpus", "0", Location(folder), {})
+    return Columns(part, SpanFinder(part))
 
 
 @pytest.fixture(scope="module")
-def detector(tmp_path_factory: pytest.TempPathFactory) -> Detector:
-    return detector_of(tmp_path_factory.mktemp("corpus"), COUNTS)
+def columns(tmp_path_factory: pytest.TempPathFactory) -> Columns:
+    return columns_of(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def detector(columns: Columns) -> Detector:
+    return Detector(columns, load_weights(PACKAGED), DetectionConfig())
 
 
 def mentions(detector: Detector, text: str) -> list[str]:
     return [text[start:end] for start, end in detector.spans(text)]
 
 
-def test_the_longest_of_overlapping_names_is_taken(detector: Detector) -> None:
-    assert mentions(detector, "from New York City of London to New York or York") == [
-        "New York City",
-        "London",
-        "New York",
-        "York",
-    ]
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("He flew from New York City to London.", ["New York City", "London"]),
+        ("Mercury is the closest planet.", ["Mercury"]),
+        ("Victory came late.", []),
+        ("The end came late.", []),
+        ("He lives in the U.S. and in London.", ["U.S.", "London"]),
+        ("BANK OF ENGLAND SAYS NEW YORK CAME LATE", ["BANK OF ENGLAND", "NEW YORK"]),
+        ("he flew from new york to london", ["new york", "london"]),
+        ("They met at London's Queen's Park in England.", ["London", "Queen's Park", "England"]),
+        ("他去了京都。", ["京都"]),
+        ("הוא גר בירושלים.", ["ירושלים"]),
+        ("Он живёт недалеко от Москвы.", ["Москвы"]),
+    ],
+)
+def test_names_are_found_in_many_scripts_and_cases(detector: Detector, text: str, expected: list[str]) -> None:
+    assert mentions(detector, text) == expected
+
+
+def test_all_that_can_be_linked_is_more_than_names(detector: Detector) -> None:
+    text = "He studied photosynthesis in London."
+    assert mentions(detector, text) == ["London"]
+    assert [text[slice(*span)] for span in detector.spans(text, mentions="all")] == ["photosynthesis", "London"]
 
 
 @pytest.mark.parametrize("text", ["New\nYork", "It was New. York came", "New\n\nYork", "New? York"])
 def test_no_name_spans_the_end_of_a_line_or_sentence(detector: Detector, text: str) -> None:
-    assert mentions(detector, text) == ["York"]
+    assert "New York" not in [" ".join(found.split()) for found in mentions(detector, text)]
 
 
 def test_a_long_text_is_read_in_pieces_and_gives_the_same_mentions(
@@ -91,49 +137,11 @@ def test_a_text_without_words_has_no_mentions(detector: Detector, text: str) -> 
     assert detector.spans(text) == []
 
 
-def test_full_stops_that_belong_to_a_name_are_part_of_its_span(detector: Detector) -> None:
-    assert mentions(detector, "in the U.S. and in London.") == ["U.S.", "London"]
-
-
-def test_headlines_are_read_in_usual_case(detector: Detector) -> None:
-    text = "BANK OF ENGLAND SAYS VICTORY IN NEW YORK AND QUEEN'S PARK"
-    assert mentions(detector, text) == ["BANK OF ENGLAND", "NEW YORK", "QUEEN'S PARK"]
-
-
-def test_a_common_word_is_no_name_because_a_sentence_begins_with_it(detector: Detector) -> None:
-    assert mentions(detector, "Victory came late. The end.") == []
-
-
-def test_numbers_dates_and_stop_words_are_no_mentions(detector: Detector) -> None:
-    assert mentions(detector, "The match of August 12 , 1996") == []
-
-
-def test_lower_case_words_must_be_linked_mostly(detector: Detector) -> None:
-    assert mentions(detector, "water and photosynthesis were once linked") == ["photosynthesis"]
-
-
-def test_names_must_be_linked_often_enough_where_they_occur(detector: Detector, tmp_path: Path) -> None:
-    assert mentions(detector, "near Obscure and San Marino") == ["San Marino"]
-    eager = detector_of(tmp_path, COUNTS, DetectionConfig(min_link_probability=0.0))
-    assert mentions(eager, "near Obscure and San Marino") == ["Obscure", "San Marino"]
-
-
 def test_places_are_those_of_the_text_as_it_was_given(detector: Detector) -> None:
     text = unicodedata.normalize("NFD", "Café in Málaga")
     (span,) = detector.spans(text)
     assert unicodedata.normalize("NFC", text[slice(*span)]) == "Málaga"
     assert detector.spans("\U0001f600 Málaga\u00a0Málaga") == [(2, 8), (9, 15)]
-
-
-def test_part_of_an_unknown_name_is_left_out(detector: Detector) -> None:
-    assert mentions(detector, "he met Anke Huber and Huber in a London-Huber deal") == ["Huber"]
-
-
-def test_the_last_word_of_a_longer_mention_is_one_too(detector: Detector, tmp_path: Path) -> None:
-    text = "Yasser Arafat left; then Arafat and Leah Arafat spoke of Becker"
-    assert mentions(detector, text) == ["Yasser Arafat", "Arafat"]
-    strict = detector_of(tmp_path, COUNTS, DetectionConfig(short_names=False))
-    assert mentions(strict, text) == ["Yasser Arafat"]
 
 
 @pytest.mark.parametrize("text", ["", " \n ", "...", "a", "_", "\x00", "\ud800"])
@@ -144,7 +152,7 @@ def test_texts_without_names_have_no_mentions(detector: Detector, text: str) -> 
 def test_spans_are_in_order_and_apart(detector: Detector) -> None:
     spans = detector.spans("York, New York, Yasser Arafat in London; Arafat in the U.S. and York. " * 20)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
-    assert len(spans) > 100
+    assert len(spans) > 60
 
 
 def test_time_is_linear_in_the_text(detector: Detector) -> None:
@@ -168,15 +176,41 @@ def test_a_megabyte_without_spaces_is_no_trouble(detector: Detector) -> None:
     assert time.process_time() - start < 30
 
 
+def test_a_higher_threshold_finds_less(columns: Columns) -> None:
+    text = "Mercury met Yasser Arafat in New York City, London, England and at Queen's Park."
+    found = [
+        len(Detector(columns, load_weights(PACKAGED), DetectionConfig(mention_threshold=share)).spans(text))
+        for share in (0.01, 0.5, 1 - 1e-9)
+    ]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[-1] == 0
+
+
+def test_the_best_spans_that_do_not_overlap_are_chosen() -> None:
+    places = np.array([[0, 8], [4, 13], [9, 13], [0, 13], [14, 16]])
+    scores = np.array([1.0, 2.5, 1.0, 2.2, -1.0], np.float32)
+    assert choose(places, scores) == [(4, 13)]
+    assert choose(places, np.array([1.5, 2.5, 1.5, 2.2, 0.5], np.float32)) == [(0, 8), (9, 13), (14, 16)]
+    assert choose(places, -np.abs(scores)) == []
+
+
 def test_thresholds_must_be_shares() -> None:
-    with pytest.raises(DeepEdError, match=r"`min_link_probability` must lie between 0 and 1, not be 3\.0"):
-        DetectionConfig(min_link_probability=3.0)
+    with pytest.raises(DeepEdError, match=r"`mention_threshold` must lie between 0 and 1, not be 3\.0"):
+        DetectionConfig(mention_threshold=3.0)
+
+
+def test_weights_that_cannot_be_read_are_named_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "detection.safetensors").write_bytes(b"nothing")
+    with pytest.raises(
+        ArtifactError, match=r"Cannot read .*detection\.safetensors: .* Run jobs/train_linker\.py again"
+    ):
+        load_weights(tmp_path / "detection.safetensors")
 
 
 def test_spacy_that_is_missing_is_named_with_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(DeepEdError, match=r"Run pip install 'deeped-ray\[spacy\]'"):
-        open_detector(Part("corpus", "0", Location(tmp_path), {}), DetectionConfig(detector="spacy"))
+        open_detector(KnowledgeBase(tmp_path, create=True), DetectionConfig(detector="spacy"))
 
 
 def test_a_spacy_pipeline_supplies_spans(tmp_path: Path) -> None:
@@ -186,8 +220,6 @@ def test_a_spacy_pipeline_supplies_spans(tmp_path: Path) -> None:
     ruler.add_patterns([{"label": "GPE", "pattern": "London"}, {"label": "DATE", "pattern": "Monday"}])
     pipeline.to_disk(tmp_path / "pipeline")
     config = DetectionConfig(detector="spacy", spacy_model=str(tmp_path / "pipeline"))
-    assert open_detector(Part("corpus", "0", Location(tmp_path), {}), config).spans("On Monday in London") == [(13, 19)]
+    assert open_detector(KnowledgeBase(tmp_path, create=True), config).spans("On Monday in London") == [(13, 19)]
     with pytest.raises(DeepEdError, match="spaCy has no pipeline 'nowhere'"):
-        open_detector(
-            Part("corpus", "0", Location(tmp_path), {}), DetectionConfig(detector="spacy", spacy_model="nowhere")
-        )
+        open_detector(KnowledgeBase(tmp_path, create=True), DetectionConfig(detector="spacy", spacy_model="nowhere"))

@@ -59,9 +59,15 @@ def test_a_linker_is_opened_once(kb: deeped.KnowledgeBase) -> None:
 
 
 def test_the_detector_can_be_set(mini_kb: base.KnowledgeBase) -> None:
-    never = deeped.open(str(mini_kb.root), detection=DetectionConfig(min_link_probability=1.0, short_names=False))
+    never = deeped.open(str(mini_kb.root), detection=DetectionConfig(mention_threshold=1 - 1e-12))
     assert never.detect(HOCKEY) == []
     assert never.link(HOCKEY) == []
+
+
+def test_names_or_all_that_can_be_linked(kb: deeped.KnowledgeBase) -> None:
+    for kind in ("names", "all"):
+        spans = kb.detect(HOCKEY, mentions=kind)
+        assert [(each.start, each.end) for each in kb.link(HOCKEY, mentions=kind)] == spans
 
 
 def test_a_missing_knowledge_base_is_named_with_the_remedy(tmp_path: Path) -> None:

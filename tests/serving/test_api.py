@@ -71,6 +71,14 @@ def test_top_limits_the_candidates_and_a_threshold_the_answers(client: httpx.Cli
     assert "below the threshold" in answer["reason"]
 
 
+def test_a_request_says_which_mentions_to_find(client: httpx.Client, linker: Linker) -> None:
+    for kind in ("names", "all"):
+        found = link(client, {"text": HOCKEY, "mentions": kind}).json()["mentions"]
+        spans = linker.detector.spans(HOCKEY, mentions=kind)
+        assert [(each["start"], each["end"]) for each in found] == spans
+    assert link(client, {"text": HOCKEY, "mentions": "some"}).status_code == 422
+
+
 def test_a_list_of_documents_gets_a_list_of_answers(client: httpx.Client) -> None:
     replies = link(client, [{"text": HOCKEY}, {"text": ""}, {"text": "Nothing here.", "spans": []}]).json()
     assert [len(reply["mentions"]) for reply in replies] == [5, 0, 0]

@@ -64,21 +64,39 @@ def evaluate_end_to_end(linker: Linker, spec: str) -> DetectionReport:
     seconds = time.monotonic() - start
     found = [{(answer.start, answer.end) for answer in predictions} for predictions in answers]
     num_characters = sum(len(document.text) for document in documents)
-    scores = (*score_spans(documents, found), score_entities(documents, answers, linker.inputs.catalogue))
+    scores = (*score_spans(documents, found), *score_entities(documents, answers, linker.inputs.catalogue))
     return DetectionReport(spec, scores, num_characters / seconds if seconds else 0.0)
 
 
 def score_entities(
     documents: Sequence[Document], answers: Sequence[Sequence[Prediction]], catalogue: Catalogue
-) -> DetectionScores:
-    """Strong match of span and entity. Linking a mention that is annotated as outside Wikipedia is wrong."""
-    num_annotated = num_found = num_right = 0
-    for document, predictions in zip(documents, answers, strict=True):
-        gold = {(m.start, m.end): catalogue.find_gold(m) for m in document.mentions if m.gold is not None}
-        linked = {(p.start, p.end): catalogue.find(p.entity.title) for p in predictions if p.entity is not None}
-        num_annotated, num_found = num_annotated + len(gold), num_found + len(linked)
-        num_right += sum(gold.get(span) == entity for span, entity in linked.items())
-    return DetectionScores("linked, with the right entity", num_annotated, num_found, num_right)
+) -> tuple[DetectionScores, DetectionScores]:
+    """Strong match of span and entity, as answered and with the threshold that gives the best F1.
+
+    Linking a mention that is annotated as outside Wikipedia is wrong.
+    """
+    gold = [
+        {(m.start, m.end): catalogue.find_gold(m) for m in document.mentions if m.gold is not None}
+        for document in documents
+    ]
+    # the probability of every answer, and whether it is right
+    linked = [
+        (answer.probability, expected.get((answer.start, answer.end)) == catalogue.find(answer.entity.title))
+        for expected, predictions in zip(gold, answers, strict=True)
+        for answer in predictions
+        if answer.entity is not None
+    ]
+    num_annotated = sum(map(len, gold))
+
+    def at(threshold: float, name: str) -> DetectionScores:
+        kept = [is_right for probability, is_right in linked if probability >= threshold]
+        return DetectionScores(name, num_annotated, len(kept), sum(kept))
+
+    plain = at(0.0, "linked, with the right entity")
+    best = max(
+        (at(number / 20, f"... at threshold {number / 20:.2f}") for number in range(20)), key=lambda each: each.f1
+    )
+    return plain, best
 
 
 def score_spans(documents: Sequence[Document], found: Sequence[set[tuple[int, int]]]) -> tuple[DetectionScores, ...]:

@@ -156,7 +156,7 @@ def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
 
 
 def _accuracy(linker: Linker, documents: Sequence[Document]) -> float:
-    return Result(_outcomes(linker, documents, linker.link_batch(documents))).scores.accuracy
+    return Result(_outcomes(linker, documents, linker.link_batch(documents, explain=False))).scores.accuracy
 
 
 def evaluate_linker(

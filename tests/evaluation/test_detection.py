@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from deeped_ray.evaluation.datasets import read_dataset
-from deeped_ray.evaluation.detection import evaluate_detection, score_spans
-from deeped_ray.types import Document, Mention
+from deeped_ray.evaluation.detection import evaluate_detection, score_entities, score_spans
+from deeped_ray.types import Candidate, Document, Mention, Prediction
 from tests.evaluation.test_aida import DOCUMENTS
 
 
@@ -45,3 +45,28 @@ def test_mentions_outside_wikipedia_can_be_read_too(tmp_path: Path) -> None:
         ("Paris", "Paris (band)"),
         ("Smith", None),
     ]
+
+
+class Titles:
+    """As much of a catalogue as scoring asks for."""
+
+    def find(self, title: str) -> int | None:
+        return {"Bonn": 1, "Rome": 2}.get(title)
+
+    def find_gold(self, mention: Mention) -> int | None:
+        return self.find(mention.gold) if mention.gold else None
+
+
+def answer(start: int, title: str, probability: float) -> Prediction:
+    candidate = Candidate(title, 1, "", 1.0, 0.0, None, 1.0, probability)
+    return Prediction(start, start + 4, "", (candidate,))
+
+
+def test_entities_count_where_span_and_title_agree_and_a_threshold_is_found() -> None:
+    mentions = (Mention(0, 4, "Bonn"), Mention(5, 9, "Rome"), Mention(10, 14, None))
+    document = Document("d", "Bonn Rome John", mentions)
+    # right and sure; the wrong entity; a person outside Wikipedia, with little certainty
+    found = [answer(0, "Bonn", 0.9), answer(5, "Bonn", 0.6), answer(10, "Rome", 0.3)]
+    plain, best = score_entities([document], [found], Titles())  # type: ignore[arg-type]
+    assert (plain.annotated, plain.found, plain.correct) == (2, 3, 1)
+    assert (best.found, best.correct, best.against) == (1, 1, "... at threshold 0.65")

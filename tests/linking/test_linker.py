@@ -66,8 +66,7 @@ def test_raw_text_is_answered_for_the_mentions_found_in_it(linker: Linker) -> No
 def test_a_misspelt_name_gets_the_entities_whose_names_resemble_it(linker: Linker) -> None:
     text = "The Montreal Canadeins lead the league on the ice."
     (answer,) = linker.link(text, [(4, 22)])
-    assert answer.entity is not None
-    assert (answer.entity.title, answer.entity.prior) == ("Montreal Canadiens", 0.0)
+    assert (answer.candidates[0].title, answer.candidates[0].prior) == ("Montreal Canadiens", 0.0)
 
 
 def test_candidates_know_their_address(linker: Linker) -> None:

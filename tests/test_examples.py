@@ -25,5 +25,5 @@ def test_link_text(mini_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, caps
 
 def test_explore(mini_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     out = output_of("explore.py", mini_kb, monkeypatch, capsys)
-    assert "Montreal: 73% of links" in out
+    assert "Montreal: 71% of links" in out
     assert "global: Montreal Canadiens, Toronto Maple Leafs, Stanley Cup" in out

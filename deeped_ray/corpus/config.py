@@ -32,7 +32,6 @@ class CorpusConfig:
     persons: Annotated[
         str | None,
         "file with titles of persons, one a line. They are added to the persons that the dump shows. May be compressed.",
-        FLAG,
     ] = None
     min_word_count: Annotated[int, "a word must occur this often in the dump to enter the vocabulary"] = 10
     link_window: Annotated[

@@ -59,6 +59,8 @@ class Outcome:
     """Of the best candidate."""
     is_none: bool = False
     """Whether the linker answers that none of the candidates is meant, or knows none."""
+    source: str | None = None
+    """Where the gold entity came from, if it was kept."""
     is_linked: bool = True
     """False for a mention that is annotated as outside Wikipedia: only `certainty` looks at it."""
 
@@ -79,9 +81,12 @@ def judge(mention: Mention, answer: Prediction, first: Sequence[PriorCandidate],
     best = answer.candidates[0] if answer.candidates else None
     certain = (best.probability if best else 0.0, answer.entity is None)
     if gold_id is None:
-        return Outcome(bool(answer.candidates), False, "outside_kb", None, 0, 0.0, *certain, mention.gold is not None)
+        return Outcome(
+            bool(answer.candidates), False, "outside_kb", None, 0, 0.0, *certain, None, mention.gold is not None
+        )
     title = catalogue.title(gold_id)
     kept = {candidate.title: candidate.prior for candidate in answer.candidates}
+    source = next((candidate.source for candidate in answer.candidates if candidate.title == title), None)
     # a source other than the prior may have found it
     prior = next((candidate.prior for candidate in first if candidate.entity_id == gold_id), kept.get(title))
     with_text = [c.entity_id for c in first if catalogue.num_words[c.entity_id]] or [c.entity_id for c in first]
@@ -96,7 +101,9 @@ def judge(mention: Mention, answer: Prediction, first: Sequence[PriorCandidate],
         error = "pruned"
     elif not is_correct:
         error = "prior_misled" if best.prior >= kept[title] else "context_misled"
-    return Outcome(bool(kept), is_correct, error, prior, int(catalogue.num_links[gold_id]), text_chance, *certain)
+    return Outcome(
+        bool(kept), is_correct, error, prior, int(catalogue.num_links[gold_id]), text_chance, *certain, source
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +187,12 @@ class Result:
     def gold_recall_kept(self) -> float:
         """After pruning."""
         return sum(outcome.is_kept for outcome in self.outcomes) / max(self.mentions, 1)
+
+    @property
+    def gold_sources(self) -> dict[str, float]:
+        """Share of all mentions whose gold entity was kept, by where it came from."""
+        counted = Counter(outcome.source for outcome in self.outcomes if outcome.source is not None)
+        return {source: number / max(self.mentions, 1) for source, number in counted.most_common()}
 
     @property
     def errors(self) -> dict[ErrorKind, int]:

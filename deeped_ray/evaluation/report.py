@@ -122,6 +122,7 @@ class Report:
             "gold_recall": result.gold_recall,
             "gold_recall_kept": self.gold_recall_kept,
             **self.certainty,
+            "gold_sources": result.gold_sources,
             "by_gold_links": _shares(result.by_links),
             "by_gold_prior": _shares(result.by_prior),
             "errors": result.errors,

@@ -65,6 +65,7 @@ def report_text(reports: Sequence[Report], *, style: Style = PLAIN) -> str:
     rates = [[*map(_percent, first), *map(_percent, second)] for first, second in zip(micro, macro, strict=True)]
     errors = [[sum(report.result.errors.values()), *report.result.errors.values()] for report in reports]
     chances = dict.fromkeys((report.name, report.result.text_only) for report in reports)
+    sources = list(dict.fromkeys(source for report in reports for source in report.result.gold_sources))
     hashes = dict.fromkeys((report.name, report.candidates_sha256) for report in reports)
     sections = [
         report_table(reports, style=style),
@@ -74,6 +75,8 @@ def report_text(reports: Sequence[Report], *, style: Style = PLAIN) -> str:
         _table_of(reports, list(_CERTAINTY), [_certainty_cells(report) for report in reports], style),
         "Mentions answered wrongly or not at all, by kind",
         _table_of(reports, ["errors", *(kind.replace("_", " ") for kind in ERROR_KINDS)], errors, style),
+        "Where the gold entity came from, in % of all mentions",
+        _table_of(reports, sources, [_source_cells(report, sources) for report in reports], style),
         "Accuracy in % by links to the gold entity, where it is a candidate; in brackets the mentions",
         _table_of(reports, list(LINK_CLASSES), [_share_cells(report.result.by_links) for report in reports], style),
         "Accuracy in % by prior of the gold entity, where it is a candidate; in brackets the mentions",
@@ -117,6 +120,10 @@ def _certainty_cells(report: Report) -> list[str]:
         value = report.certainty[key]
         cells.append(_percent(value) if name.endswith("%") or value is None else f"{value:.3f}")
     return cells
+
+
+def _source_cells(report: Report, sources: Sequence[str]) -> list[str]:
+    return [_percent(report.result.gold_sources.get(source, 0.0)) for source in sources]
 
 
 def _share_cells(shares: Mapping[str, Share]) -> list[str]:

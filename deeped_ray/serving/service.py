@@ -162,9 +162,9 @@ class LinkingService:
         return text
 
     def _answers_to(self, text: str) -> list[tuple[str, str | None]]:
-        """Mentions and their entities: first those found in the text, then the names in it as given spans."""
+        """Mentions and their best candidates: first those found in the text, then the names in it as given spans."""
         ends = list(itertools.accumulate(len(name) + 2 for name in text.split(", ")))
         names = [(end - 2 - len(name), end - 2) for name, end in zip(text.split(", "), ends, strict=True)]
         documents = [self.linker.document(text), self.linker.document(text, names)]
         found = [each for predictions in self.linker.link_batch(documents) for each in predictions]
-        return [(each.surface, each.entity.title if each.entity else None) for each in found]
+        return [(each.surface, each.candidates[0].title if each.candidates else None) for each in found]

@@ -2,6 +2,9 @@
 
 "None of these" is learned from mentions whose entity the knowledge base lacks: those that documents have anyway, and some
 made by taking entities out. A rare entity is taken out more often than a well-known one, as it is with real ones.
+
+Users also send single sentences, of which neither articles nor news have any. So short passages of all documents are
+calibrated on as well.
 """
 
 import itertools
@@ -28,6 +31,10 @@ BATCH = 512
 LEAST_STEPS = 100
 LEARNING_RATE = 3e-3
 WEIGHT_DECAY = 0.1
+PASSAGES = 2
+"""Of every document."""
+PASSAGE_CHARACTERS = (30, 80, 200)
+"""On each side of a mention."""
 TAKEN_OUT_WEIGHT = 0.6
 TAKEN_OUT_SHARES = ((3, 0.5), (20, 0.25), (np.inf, 0.1))
 """Links to an entity, at most, and the share of such entities that are taken out."""
@@ -58,11 +65,28 @@ def fit_certainty(
     model: FittedModel | None, documents: Sequence[Document], inputs: LinkerInputs
 ) -> dict[str, Floats] | None:
     """The weights of a `Certainty` for a model, or for the prior; None if no mention of the documents has candidates."""
+    documents = [*documents, *(passage for document in documents for passage in passages_of(document))]
     answers = by_prior(documents, inputs) if model is None else by_model(model, windows(documents, inputs), inputs)
     return fit(answers) if len(answers.gold) else None
 
 
 # -- documents
+
+
+def passages_of(document: Document) -> list[Document]:
+    """Some sentences around a mention, cut between words, with the mentions that are whole in it; each by a hash."""
+    found = []
+    for number in range(min(PASSAGES, len(document.mentions))):
+        key = hash64(f"passage {number}\t{document.name}")
+        middle = document.mentions[key % len(document.mentions)]
+        around = PASSAGE_CHARACTERS[key // 2**32 % len(PASSAGE_CHARACTERS)]
+        start = document.text.rfind(" ", 0, max(middle.start - around, 0)) + 1
+        end = document.text.find(" ", middle.end + around)
+        end = len(document.text) if end < 0 else end
+        inside = [each for each in document.mentions if start <= each.start and each.end <= end]
+        moved = (replace(each, start=each.start - start, end=each.end - start) for each in inside)
+        found.append(Document(f"{document.name}, passage {number}", document.text[start:end], tuple(moved)))
+    return found
 
 
 def windows(documents: Iterable[Document], inputs: LinkerInputs) -> list[Seen]:

@@ -20,5 +20,5 @@ def test_the_text_says_where_mentions_were_lost_and_why_one_was_not() -> None:
     text = report_text([REPORT, REPORT])
     for part in ("unknown name", "21-50", "100.0 (1)", "candidates of b.jsonl: sha256 abc"):
         assert part in text
-    assert text.count("b.jsonl   global") == 2 * 6
+    assert text.count("b.jsonl   global") == 2 * 7
     assert "document 'd', gold Bonn: right\n'Bonn' [3:7] -> Bonn\n  attended words: Rhine 0.60, city 0.40" in text

@@ -61,5 +61,4 @@ def test_all_stages_outlive_storage_that_goes_away_and_one_that_fails_now_and_th
     assert (kb.location / "runs").sizes() == {}
     assert kb.verify() == dict.fromkeys(("pages", "corpus", "words", "vectors", "index", "linker"))
     (answer,) = Linker.open(kb, "local").link("The Stanley Cup is theirs.")
-    assert answer.entity is not None
-    assert answer.entity.title == "Stanley Cup"
+    assert answer.candidates[0].title == "Stanley Cup"

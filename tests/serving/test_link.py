@@ -17,7 +17,9 @@ def test_one_document_gets_one_reply_with_its_reasons() -> None:
     asked = [LinkRequest(text="Ada", top=1)]
     reply = b"".join(write_link(asked, [[PREDICTION]], is_list=False, version={"model": "local"}))
     assert reply == (
-        b'{"mentions":[{"start":0,"end":3,"surface":"Ada","entity":' + ENTITY + b',"reason":null,"candidates":['
+        b'{"mentions":[{"start":0,"end":3,"surface":"Ada","entity":'
+        + ENTITY
+        + b',"reason":null,"none_probability":0.0,"candidates":['
         b"" + ENTITY + b'],"attended":[{"word":"maths","weight":0.5}],"support":[{"mention":1,"weight":0.25}]}],'
         b'"version":{"model":"local"}}'
     )

@@ -39,9 +39,9 @@ class Gate:
         assert self.opened.wait(30)
         return self._run(batch, pause)
 
-    def spans(self, text: str, pause: Pause) -> list[tuple[int, int]]:
+    def spans(self, text: str, pause: Pause, **options: Any) -> list[tuple[int, int]]:
         self.searched.append(text)
-        return self._find(text, pause)
+        return self._find(text, pause, **options)
 
 
 @pytest.fixture

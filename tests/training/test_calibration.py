@@ -6,7 +6,8 @@ import pytest
 from deeped_ray.evaluation.certainty import answers as judged_answers
 from deeped_ray.linking.certainty import LIMIT, Certainty
 from deeped_ray.linking.encoding import EncodedDocument, Floats
-from deeped_ray.training.calibration import Answers, fit, is_taken_out, joined, without_gold
+from deeped_ray.training.calibration import Answers, fit, is_taken_out, joined, passages_of, without_gold
+from deeped_ray.types import Document, Mention
 
 
 def synthetic(n: int, *, seed: int = 0) -> Answers:
@@ -90,3 +91,18 @@ def test_rare_entities_are_taken_out_more_often() -> None:
         np.mean([is_taken_out(entity, np.full(4000, links)) for entity in range(4000)]) for links in (1, 10, 1000)
     ]
     assert shares == pytest.approx([0.5, 0.25, 0.1], abs=0.03)
+
+
+def test_passages_hold_whole_words_and_the_mentions_in_them() -> None:
+    names = [f"Name{number}" for number in range(40)]
+    text = " and ".join(names)
+    starts = [text.index(name + " ") if number < 39 else text.index(name) for number, name in enumerate(names)]
+    mentions = tuple(Mention(start, start + len(name), name) for start, name in zip(starts, names, strict=True))
+    passages = passages_of(Document("d", text, mentions))
+    assert len(passages) == 2
+    for passage in passages:
+        assert passage.text in text
+        assert 1 <= len(passage.mentions) < 40
+        assert [passage.surface(mention) for mention in passage.mentions] == [each.gold for each in passage.mentions]
+    assert passages == passages_of(Document("d", text, mentions))
+    assert passages_of(Document("d", text, ())) == []

@@ -42,7 +42,7 @@ def test_server_linker_evaluation_and_command_line_give_the_same_answers(
         for mention, answer, expected in zip(document.mentions, reply["mentions"], answers, strict=True):
             same(answer, expected)
             num_mentions += 1
-            num_right += bool(answer["entity"] and answer["entity"]["title"] == mention.gold)
+            num_right += answer["candidates"][0]["title"] == mention.gold
     report = evaluate_linker(linker, documents, dataset="mini:test", model="global")
     assert report.result.scores.accuracy == pytest.approx(num_right / num_mentions)
     assert main(["link", "--kb", str(mini_kb.root), "--json", HOCKEY]) == 0

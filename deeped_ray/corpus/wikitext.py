@@ -12,6 +12,7 @@ text.
 import html
 import re
 from itertools import accumulate
+from pathlib import Path
 from urllib.parse import unquote
 
 from deeped_ray.corpus.persons import is_person
@@ -50,20 +51,96 @@ _MAX_NESTING = 20  # no page puts pictures into captions this deep, and each lev
 # Links to sister projects show their text in the article, unlike those to other namespaces.
 _SHOWN_PREFIXES = (
     *("wikt", "wiktionary", "commons", "wikisource", "wikiquote", "wikinews", "wikibooks", "wikiversity", "doi"),
-    *("wikivoyage", "wikidata", "wikispecies", "species", "meta", "s", "c", "d", "q", "b", "n", "v", "m", "mw"),
+    *("wikivoyage", "wikidata", "wikispecies", "species", "meta", "s", "c", "d", "q", "b", "n", "v", "m", "mw", "w"),
+    *(
+        "wp",
+        "voy",
+        "incubator",
+        "wikimedia",
+        "foundation",
+        "wmf",
+        "outreach",
+        "bugzilla",
+        "phab",
+        "wikitravel",
+        "meatball",
+    ),
+    *("mail", "betawiki", "translatewiki", "betawikiversity"),
 )
 # English names work in every wiki; `image` is what File was called before 2009. The dump's own names are added to these.
 _OTHER_PREFIXES = {
     *("category", "file", "image", "media", "template", "help", "portal", "wikipedia", "project", "user", "talk"),
     *("special", "draft", "module", "mediawiki", "timedtext", "book", *_SHOWN_PREFIXES),
 }
-# codes of the larger editions; a title such as `CSI: Miami` must not be taken for one
-_LANGUAGE = re.compile(
-    "a[bfkmnrstyz]|b[aeghimnorsx]|c[aehkorsuvy]|d[aev]|e[elnostu]|f[afijory]|g[adlnuv]|h[aeiorturyz]|i[adegikostu]|j[av]"
-    "|k[agiklmnorsuvwy]|l[abgintov]|m[ghiklnrsty]|n[aelnoryv]|o[cmrs]|p[ailst]|qu|r[mnouw]|s[acdegiklmnoqrstuvw]|t[aeghiklnorstwy]"
-    "|u[gkrz]|v[eio]|w[ao]|xh|y[io]|z[ahu]|als|arz|ast|azb|ceb|ckb|hak|ilo|lmo|min|nap|nds|pms|scn|sco|szl|vec|war|wuu|yue|simple"
-    r"|zh-[a-z-]+|bat-smg|be-x-old|cbk-zam|fiu-vro|map-bms|nds-nl|roa-[a-z]+"
+# A wiki's own names of its namespaces stand in the head of its dump, but not the names they once had, which old pages use.
+_FORMER_NAMESPACES = {
+    *(
+        "bild",
+        "imagen",
+        "imagem",
+        "immagine",
+        "imatge",
+        "afbeelding",
+        "billede",
+        "kuva",
+        "obraz",
+        "grafika",
+        "kép",
+        "slika",
+    ),
+    *(
+        "soubor",
+        "súbor",
+        "resim",
+        "gambar",
+        "hình",
+        "εικόνα",
+        "изображение",
+        "картинка",
+        "зображення",
+        "слика",
+        "картина",
+    ),
+    *(
+        "תמונה",
+        "صورة",
+        "پرونده",
+        "चित्र",
+        "画像",
+        "图像",
+        "圖像",
+        "图片",
+        "圖片",
+        "檔案",
+        "文件",
+        "그림",
+        "파일",
+        "ไฟล์",
+        "ファイル",
+    ),
+    *("kategorie", "categorie", "catégorie", "categoría", "categoria", "kategoria", "kategori", "kategória", "luokka"),
+    *(
+        "κατηγορία",
+        "категория",
+        "категорія",
+        "категорија",
+        "קטגוריה",
+        "تصنيف",
+        "رده",
+        "श्रेणी",
+        "カテゴリ",
+        "分類",
+        "分类",
+        "분류",
+    ),
+}
+LANGUAGE_CODES = frozenset(
+    code
+    for line in (Path(__file__).parent / "language_codes.txt").read_text().splitlines()
+    for code in line.split()
+    if not line.startswith("#")
 )
+"""Prefixes of links to other Wikipedias. No Wikipedia has articles under them; a title such as `CSI: Miami` has none."""
 # What the larger editions call their disambiguation templates and mark in titles; checked against the start of the name.
 _DISAMBIGUATION = (
     *("disambig", "disamb", "dab", "hndis", "geodis", "surname", "given name", "numberdis", "set index", "sia"),
@@ -245,7 +322,8 @@ def _is_hidden(prefix: str, namespaces: frozenset[str]) -> bool:
         prefix in _OTHER_PREFIXES
         or prefix in namespaces
         or prefix.endswith(" talk")
-        or bool(_LANGUAGE.fullmatch(prefix))
+        or prefix in LANGUAGE_CODES
+        or prefix in _FORMER_NAMESPACES
     )
 
 

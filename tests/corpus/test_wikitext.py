@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deeped_ray.corpus.wikidump import DumpStats, RawPage, SiteInfo, read_dump
-from deeped_ray.corpus.wikitext import _is_hidden, parse_page, parse_wikitext
+from deeped_ray.corpus.wikitext import _is_hidden, is_in_other_namespace, parse_page, parse_wikitext
 from deeped_ray.storage.location import Location
 from deeped_ray.text import normalize_title
 
@@ -194,6 +194,28 @@ def test_disambiguation_pages_are_told_from_markup(marker: str) -> None:
 )
 def test_articles_that_only_mention_ambiguity_stay_articles(template: str) -> None:
     assert not parse_page(RawPage(1, "X", f"X {template} is a Y.", None)).is_disambiguation
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "Sh:Jabuka",
+        "nah:Tepetl",
+        "Nrm:Poumme",
+        "be-x-old:Яблык",
+        "W:Apple",
+        "Immagine:Mela.jpg",
+        "分類:果物",
+        "カテゴリ:果物",
+    ],
+)
+def test_links_to_other_wikis_and_former_namespaces_are_no_links(target: str) -> None:
+    assert is_in_other_namespace(target)
+
+
+@pytest.mark.parametrize("target", ["CSI: Miami", "ISO 3166-2:NZ", "2012: Doomsday", "Apple", ":Apple", "Re:Zero"])
+def test_titles_with_a_colon_stay_links(target: str) -> None:
+    assert not is_in_other_namespace(target)
 
 
 def test_another_languages_names_are_understood() -> None:

@@ -214,9 +214,11 @@ def main() -> None:
     parser.add_argument("--kb", type=Path, default=Path("kb/mini"), help="knowledge base (default: kb/mini)")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each measurement (default: 5)")
     parser.add_argument("--rounds", type=int, default=3, help="measurements alone and beside each attack (default: 3)")
-    parser.add_argument("--only", help="only attacks whose name has this in it")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="WORDS", help="only attacks with this in their names"
+    )
     args = parser.parse_args()
-    chosen = {name: attack for name, attack in attacks().items() if not args.only or args.only in name}
+    chosen = {name: each for name, each in attacks().items() if any(words in name for words in args.only)}
     with local_ray() as ray:
         url = deploy(ray, args.kb.absolute(), autoscaling_config={"min_replicas": 2, "max_replicas": 2})
         asyncio.run(waits(url, args.seconds))  # until both are known to the proxy

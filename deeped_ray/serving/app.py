@@ -4,7 +4,7 @@ deeped deploy serve/config.yaml                          # on a running cluster;
 serve run deeped_ray.serving.app:build kb=/abs/KB        # the same settings, on 127.0.0.1:8000
 """
 
-import gc
+import sys
 
 from fastapi import FastAPI
 from ray import serve
@@ -22,12 +22,12 @@ class LinkerDeployment:
 
     def __init__(self, args: AppArgs) -> None:
         # imported here: before the first replica starts, Serve imports this module in another process
+        from deeped_ray.serving import memory
         from deeped_ray.serving.service import LinkingService
 
         self._token, self._service = read_token(args.token_file), LinkingService(args)
-        # What is here now stays. Otherwise, Python's collector would look through all of it now and then: 0.2 s without pause.
-        gc.collect()
-        gc.freeze()
+        memory.settle()
+        sys.setswitchinterval(memory.SWITCH_S)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         from deeped_ray.serving.api import create_api

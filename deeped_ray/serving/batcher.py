@@ -86,6 +86,10 @@ class Batcher(Generic[Item, Result]):
 
     # -- long ones
 
+    @property
+    def is_long_under_way(self) -> bool:
+        return self._num_long > 0
+
     async def _work_long(self, waiting: _Waiting[Item, Result]) -> Result:
         work = self._long_threads.submit(self._run_long, waiting, asyncio.get_running_loop())
         self._num_long += 1

@@ -48,8 +48,9 @@ class AppArgs(Settings):
     max_waiting_mentions: PositiveInt = 20_000
     """About 8 s of work, of short requests and of long ones. If more would wait, a replica answers 503 with Retry-After. A
     text whose mentions are not found yet counts by its length."""
-    max_work_s: PositiveFloat = 10.5
-    """Work that one request may ask for, on one core. More is refused with 413 before it is done."""
+    max_work_s: PositiveFloat = 12.0
+    """Processor time that one request may ask for. It is expected from a sample of the request, which is mostly true
+    within 50%; more is refused with 413 before it is done."""
     max_reply_mb: PositiveFloat = 8.0
     """about 3,500 mentions with all candidates and reasons; more is refused with 413 before they are linked"""
     deadline_s: PositiveFloat = 30.0

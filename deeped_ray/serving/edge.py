@@ -51,6 +51,7 @@ FRONTEND = """\
     stick-table type ipv6 size 100k expire 1m store conn_cur
     tcp-request connection track-sc0 src
     tcp-request connection reject if { sc0_conn_cur gt "${DEEPED_CONNECTIONS_PER_ADDRESS-1000}" } !{ src 127.0.0.0/8 ::1 }
+    http-request return status 414 content-type application/json string '{"detail":"The URL is longer than 32,768 bytes."}' if { url,length gt 32768 }
     http-request return status 431 content-type application/json string '{"detail":"The headers are larger than 32,768 bytes."}' if { req.hdrs,length gt 32768 }
     acl has_body req.hdr_val(content-length) gt 0
     acl has_body req.hdr(transfer-encoding) -m found
@@ -65,6 +66,8 @@ FRONTEND = """\
     acl is_from_app res.hdr(deeped-version) -m found
     http-response return status 503 content-type application/json string '{"detail":"No replica is ready. Try again shortly."}' hdr Retry-After 1 if { status 404 } { srv_name -m beg SERVE_PROXY } !is_from_app
     http-response return status 503 content-type application/json string '{"detail":"Too many requests are waiting. Try again shortly."}' hdr Retry-After 1 if { status 503 } is_plain !is_from_app
+    http-response return status 400 content-type application/json string '{"detail":"This is not a valid HTTP request."}' if { status 400 } is_plain !is_from_app
+    http-response return status 403 content-type application/json string '{"detail":"There are no WebSockets here."}' if { status 403 } is_plain !is_from_app
     http-response return status 408 content-type application/json string '{"detail":"The answer took too long."}' if { status 408 } is_plain !is_from_app
     http-response return status 500 content-type application/json string '{"detail":"The server failed to answer this request."}' if { status 500 } is_plain !is_from_app
 """

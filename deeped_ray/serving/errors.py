@@ -49,8 +49,13 @@ def _refusal(status: int, detail: Any) -> JSONResponse:
 async def _bad_request(_: Request, error: RequestValidationError) -> JSONResponse:
     """Without FastAPI's echo of the input, which may hold what JSON cannot (NaN, half a surrogate pair)."""
     problems = [{"where": _printable(problem["loc"]), "problem": problem["msg"]} for problem in error.errors()]
-    is_large = any(problem["type"] in _TOO_LARGE for problem in error.errors())
+    is_large = any(_is_too_large(problem) for problem in error.errors())
     return _refusal(413 if is_large else 422, problems)
+
+
+def _is_too_large(problem: dict[str, Any]) -> bool:
+    """Not a pair of three, which is no pair."""
+    return problem["type"] in _TOO_LARGE and problem.get("ctx", {}).get("field_type") != "Tuple"
 
 
 def _printable(where: tuple[int | str, ...]) -> list[int | str]:

@@ -23,7 +23,8 @@ OPEN = ("/healthz", "/readyz", "/page/", "/docs", "/openapi.json")
 CLIENT_GONE = 499
 BODY_GRACE_S = 5.0
 BODY_BYTES_PER_S = 100_000
-"""A body may take the grace, and longer by one second for every so many bytes that have arrived."""
+"""A body may be the grace late. Every so many bytes give one second more, but never more than the grace from then on: a
+client that has sent much at once and then stalls is given up after the grace."""
 MAX_BODY_S = 30.0
 _log = logging.getLogger(__name__)
 
@@ -100,17 +101,20 @@ def _limited(receive: Receive, max_bytes: int) -> Receive:
     If it is too large, the refusal waits until the client has sent it all: only then clients read a reply.
     """
     size, start, is_whole = 0, time.monotonic(), False
+    deadline = start + BODY_GRACE_S
 
     async def in_time() -> Message:
-        nonlocal size, is_whole
+        nonlocal size, is_whole, deadline
         if is_whole:  # what comes next is that the client has gone, whenever that may be
             return await receive()
-        allowed = min(MAX_BODY_S, BODY_GRACE_S + size / BODY_BYTES_PER_S)
         try:
-            message = await asyncio.wait_for(receive(), start + allowed - time.monotonic())
+            message = await asyncio.wait_for(receive(), min(deadline, start + MAX_BODY_S) - time.monotonic())
         except asyncio.TimeoutError as error:
-            raise SlowBodyError(f"Of the body, {size:,} bytes arrived in {allowed:.0f} s. Send it faster.") from error
-        size, is_whole = size + len(message.get("body", b"")), not message.get("more_body")
+            waited_s = time.monotonic() - start
+            raise SlowBodyError(f"Of the body, {size:,} bytes arrived in {waited_s:.0f} s. Send it faster.") from error
+        arrived = len(message.get("body", b""))
+        size, is_whole = size + arrived, not message.get("more_body")
+        deadline = min(deadline + arrived / BODY_BYTES_PER_S, time.monotonic() + BODY_GRACE_S)
         return message
 
     async def limited() -> Message:

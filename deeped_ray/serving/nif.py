@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rdflib import RDF, Graph, Literal, Namespace, URIRef
 from rdflib.term import Node
 
-from deeped_ray.linking.pace import Pause, no_pause
+from deeped_ray.linking.pace import Pause, no_pause, paced
 from deeped_ray.serving.schemas import MAX_SPANS, MAX_TEXT_CHARACTERS, LinkRequest
 from deeped_ray.serving.turtle import read_turtle
 from deeped_ray.serving.work import Predictions, Work, in_layers, in_order
@@ -90,13 +90,10 @@ def read_nif(turtle: bytes | str, pause: Pause = no_pause) -> NifDocument:
         raise NifError(f"Cannot read the request: {error}. Send Turtle in UTF-8, with all URIs in full.") from error
     context = _read_context(graph)
     text = _read_text(graph, context)
-    claims = []
-    for node in _phrase_nodes(graph, context):
-        claims.append(_read_claim(graph, node))
-        pause()
+    claims = [_read_claim(graph, node) for node in paced(_phrase_nodes(graph, context, pause), pause)]
     ends = {str(end) for end in graph.objects(context, NIF.endIndex)}
-    offsets = _offsets(text, claims, ends)
-    places = (Phrase(str(claim.node), *_place(offsets, claim)) for claim in claims)
+    offsets = _offsets(text, claims, ends, pause)
+    places = (Phrase(str(claim.node), *_place(offsets, claim)) for claim in paced(claims, pause))
     phrases = sorted(places, key=lambda phrase: (phrase.start, phrase.end, phrase.uri))
     return NifDocument(str(context), text, tuple(phrases), offsets)
 
@@ -125,15 +122,15 @@ def _read_text(graph: Graph, context: URIRef) -> str:
     return text
 
 
-def _phrase_nodes(graph: Graph, context: URIRef) -> set[Node]:
+def _phrase_nodes(graph: Graph, context: URIRef, pause: Pause) -> set[Node]:
     """The mentions: phrases, and everything else in the text whose type does not rule it out."""
-    ours = set(graph.subjects(NIF.referenceContext, context))
-    phrases = set(graph.subjects(RDF.type, NIF.Phrase))
+    ours = set(paced(graph.subjects(NIF.referenceContext, context), pause))
+    phrases = set(paced(graph.subjects(RDF.type, NIF.Phrase), pause))
     if astray := phrases - ours:
         raise NifError(
             f"{_name(min(astray, key=str))} does not belong to the text. Give it nif:referenceContext {_name(context)}."
         )
-    nodes = phrases | {node for node in ours if _NO_MENTIONS.isdisjoint(graph.objects(node, RDF.type))}
+    nodes = phrases | {node for node in paced(ours, pause) if _NO_MENTIONS.isdisjoint(graph.objects(node, RDF.type))}
     if len(nodes) > MAX_SPANS:
         raise NifError(f"The text has {len(nodes):,} phrases. Send at most {MAX_SPANS:,}.")
     return nodes
@@ -154,18 +151,18 @@ def _read_offset(graph: Graph, node: Node, name: str) -> int:
     return int(values[0])
 
 
-def _offsets(text: str, claims: Sequence[_Claim], ends: set[str]) -> Sequence[int]:
+def _offsets(text: str, claims: Sequence[_Claim], ends: set[str], pause: Pause) -> Sequence[int]:
     """Where characters begin, in the client's unit.
 
     GERBIL counts characters, but a client in Java or JavaScript may count UTF-16 units. The two differ after an emoji.
     Then nif:anchorOf of the phrases decides; if both units fit the anchors, the end of the text decides.
     """
     characters = range(len(text) + 1)
-    wrong = next((claim for claim in claims if not _fits(text, characters, claim)), None)
-    if wrong is None and str(len(text)) in ends:
+    wrong = next((claim for claim in paced(claims, pause) if not _fits(text, characters, claim)), None)
+    if wrong is None and (str(len(text)) in ends or len(text.encode("utf-16-le")) == 2 * len(text)):
         return characters
-    units = list(itertools.accumulate((1 + (character > "\uffff") for character in text), initial=0))
-    if all(_fits(text, units, claim) for claim in claims) and (wrong or str(units[-1]) in ends):
+    units = list(itertools.accumulate((1 + (character > "\uffff") for character in paced(text, pause)), initial=0))
+    if all(_fits(text, units, claim) for claim in paced(claims, pause)) and (wrong or str(units[-1]) in ends):
         return units
     if wrong:
         raise NifError(_misfit(text, wrong))

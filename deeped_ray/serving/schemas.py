@@ -39,7 +39,7 @@ def _is_text(text: str) -> str:
 Text = Annotated[str, Field(max_length=MAX_TEXT_CHARACTERS), AfterValidator(_is_text)]
 SearchText = Annotated[str, Field(max_length=MAX_SEARCH_CHARACTERS), AfterValidator(_is_text)]
 Title = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS), AfterValidator(_is_text)]
-Offset = Annotated[int, Field(ge=0, le=MAX_TEXT_CHARACTERS)]
+Offset = Annotated[int, Field(ge=0, le=MAX_TEXT_CHARACTERS, strict=True)]
 Count = Annotated[int, Field(ge=1, le=100)]
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -22,12 +22,13 @@ from deeped_ray.linking.lookup import Lookup
 from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.serving.batcher import Batcher
 from deeped_ray.serving.config import AppArgs
+from deeped_ray.serving.memory import collect_when_idle
 from deeped_ray.serving.metrics import Metrics
 from deeped_ray.serving.rel import rel_work
 from deeped_ray.serving.replies import Replies
 from deeped_ray.serving.schemas import MAX_MENTIONS, MAX_TEXT_CHARACTERS
 from deeped_ray.serving.turns import TooLargeError, watch
-from deeped_ray.serving.work import SECONDS_PER_MENTION, Predictions, Work, check_limit
+from deeped_ray.serving.work import Predictions, Work, check_limit
 from deeped_ray.types import DeepEdError, Document
 
 SMALL_BODY = 16_000
@@ -87,8 +88,8 @@ class LinkingService:
         return await asyncio.to_thread(run)
 
     async def watch(self) -> None:
-        """End this process if it hangs."""
-        await watch(self._batcher.turns)
+        """End this process if it hangs, and let it look for garbage while it has little to do."""
+        await asyncio.gather(watch(self._batcher.turns), collect_when_idle(lambda: self._batcher.is_long_under_way))
 
     # -- in the threads of the queue
 
@@ -109,13 +110,12 @@ class LinkingService:
         """The texts with their mentions, or what is wrong with them: the other requests of the batch go on."""
         try:
             work = request(pause)
-            pause(work.expected_s(0))
+            pause(self._replies.sampler.detection_s(work.texts, pause))
             documents = [
                 self.linker.document(each.text, each.spans, mentions=each.mentions, pause=pause) for each in work.texts
             ]
             num_mentions = sum(len(document.mentions) for document in documents)
             check_limit(num_mentions, "mentions", limit=MAX_MENTIONS)
-            pause(num_mentions * SECONDS_PER_MENTION)
             self._replies.check(work, documents, pause)
         except (DeepEdError, RequestValidationError) as error:
             return error

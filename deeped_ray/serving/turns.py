@@ -18,6 +18,8 @@ from deeped_ray.types import DeepEdError
 Lane = Literal["short", "long"]
 SLICE_S = 0.02
 WATCH_S = 10.0
+MOST = 1.5
+"""Times the budget that a request may really take: the expectation is not always right."""
 
 
 class TooLargeError(DeepEdError):
@@ -65,6 +67,10 @@ class Turns:
         lanes: tuple[Lane, Lane] = ("long", "short") if self._last_lane == "short" else ("short", "long")
         return next(self._waiting[lane][0] for lane in lanes if self._waiting[lane])
 
+    def renew(self) -> None:
+        """Nobody else wants the turn, so who has it goes on. For the watch, this is a turn of its own."""
+        self._since = time.monotonic()
+
     def age_s(self) -> float:
         """How long the present turn has lasted."""
         return time.monotonic() - self._since if self._is_taken else 0.0
@@ -77,10 +83,10 @@ class Slices:
     """The pause of a long piece of work, which holds a turn of the long lane."""
 
     def __init__(self, turns: Turns, *, deadline: float, is_gone: Callable[[], bool], budget_s: float) -> None:
-        """`deadline` by `time.monotonic`; `budget_s` is the work that one request may ask for."""
+        """`deadline` by `time.monotonic`; `budget_s` is the work that one request may ask for. For the thread that makes it."""
         self._turns, self._deadline, self._is_gone = turns, deadline, is_gone
         self._budget_s, self._expected_s = budget_s, 0.0
-        self._end = time.monotonic() + SLICE_S
+        self._began, self._end = time.thread_time(), time.monotonic() + SLICE_S
 
     def __call__(self, expected_s: float = 0.0) -> None:
         self._expected_s += expected_s
@@ -95,9 +101,16 @@ class Slices:
             raise DeadlineError
         if self._is_gone():
             raise GoneError
+        if (used_s := time.thread_time() - self._began) > MOST * self._budget_s:
+            raise TooLargeError(
+                f"This request took {used_s:.1f} s of work, and has not ended; the limit is {self._budget_s:g} s."
+                " Send it in several requests."
+            )
         if self._turns.is_wanted():
             self._turns.give()
             self._turns.take("long")
+        else:
+            self._turns.renew()
         self._end = time.monotonic() + SLICE_S
 
 

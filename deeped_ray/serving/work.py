@@ -18,7 +18,8 @@ CHARACTERS_PER_MENTION = 50
 Measured, by mentions found: 51 characters on mini:test, 62 on AIDA, 70 on Wikipedia articles (WNED).
 """
 SECONDS_PER_CHARACTER, SECONDS_PER_MENTION = 1e-6, 0.001
-"""What reading a text and linking its mentions take on one core, replies and reasons included."""
+"""What finding the mentions of a text and linking them takes at most on one core, replies and reasons included, by and
+large: for requests that are too small for a sample (`samples.py`)."""
 CHARACTERS_AS_A_MENTION = int(SECONDS_PER_MENTION / SECONDS_PER_CHARACTER)
 PER_PIECE = 100
 """Mentions that are written at once: a long reply would hold the interpreter for a third of a second."""
@@ -50,9 +51,6 @@ class Work:
     def size(self) -> int:
         """Mentions, given or expected, and what it takes to read the texts. Each text adds one: an empty one is work too."""
         return sum(1 + len(each.text) // CHARACTERS_AS_A_MENTION + _num_mentions(each) for each in self.texts)
-
-    def expected_s(self, num_mentions: int) -> float:
-        return sum(len(each.text) for each in self.texts) * SECONDS_PER_CHARACTER + num_mentions * SECONDS_PER_MENTION
 
 
 def _num_mentions(text: LinkRequest) -> int:

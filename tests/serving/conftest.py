@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,30 @@ def client(service: LinkingService) -> Iterator[httpx.Client]:
     """The routes without a server around them."""
     with httpx.Client(transport=InProcess(create_api(service)), base_url="http://test") as client:
         yield client
+
+
+class Stub(BaseHTTPRequestHandler):
+    """Stands for a replica. A client that hangs up, as attackers do, is nothing to tell of."""
+
+    def handle(self) -> None:
+        with suppress(ConnectionError):
+            super().handle()
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    def do_POST(self) -> None:
+        self.answer()
+
+    def answer(self) -> None:
+        raise NotImplementedError
+
+    def read_body(self) -> None:
+        """Returns once it is here, or the client gone."""
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 def wait_until(holds: Callable[[], Any], what: str, *, timeout_s: float = 180) -> None:

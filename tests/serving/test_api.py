@@ -179,6 +179,10 @@ def test_names_pairs_and_texts_are_looked_up(client: httpx.Client) -> None:
         {"text": TEXT, "spans": [[8, 0]]},
         {"text": TEXT, "spans": [[-1, 3]]},
         {"text": TEXT, "spans": "0:8"},
+        {"text": TEXT, "spans": [[0, 4, 8]]},
+        {"text": TEXT, "spans": [[False, True]]},
+        {"text": TEXT, "spans": [["0", "8"]]},
+        {"text": TEXT, "spans": [[0, 8.5]]},
         {"spans": []},
         {"text": TEXT, "spans": [], "unknown": 1},
         {"text": TEXT, "threshold": 2},
@@ -226,11 +230,11 @@ def test_what_is_too_large_is_refused_with_413(served_client: httpx.Client) -> N
     assert link(served_client, [{"text": ""}] * 257).status_code == 413
 
 
-def test_a_text_of_thousands_of_mentions_is_linked(served_client: httpx.Client) -> None:
-    text = (HOCKEY + " ") * 800
+def test_a_text_of_as_many_mentions_as_allowed_is_linked(served_client: httpx.Client) -> None:
+    text = (HOCKEY + " ") * 2000 + "." * 100_000
     answers = link(served_client, {"text": text, "explain": False, "top": 0}).json()["mentions"]
-    assert len(answers) == 5 * 800
-    titles = {answer["entity"]["title"] for answer in answers[2000:2100] if answer["entity"]}
+    assert len(answers) == 5 * 2000
+    titles = {answer["entity"]["title"] for answer in answers[5000:5100] if answer["entity"]}
     assert titles >= {"Montreal Canadiens", "Boston Bruins"}
 
 

@@ -13,7 +13,7 @@ def test_every_metric_of_serving_is_exported(served: Served, served_client: http
 
     def are_all_there() -> bool:
         assert served_client.post("/link", json={"text": "Montreal met Toronto on the ice."}).status_code == 200
-        with open_url(served.ray.metrics_url, timeout_s=5.0) as reply:
+        with open_url(served.ray.metrics_url, timeout_s=60.0) as reply:
             return wanted <= names_exported(reply.read().decode())
 
     wait_until(are_all_there, f"Ray exports {sorted(wanted)}")

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -18,15 +18,16 @@ from ray.serve.config import HTTPOptions
 from deeped_ray.running.local_ray import descendants, free_ports
 from deeped_ray.serving import edge
 from tests.attack import POST, attackers, first_answer, status_line
-from tests.serving.conftest import wait_until
+from tests.serving.conftest import Stub, wait_until
 
 FALLBACK = "SERVE_PROXY_ACTOR-x"
 
 
-class Replica(BaseHTTPRequestHandler):
+class Replica(Stub):
     """Answers what the path says: /503/plain, /404/ours, ..."""
 
-    def do_GET(self) -> None:
+    def answer(self) -> None:
+        self.read_body()
         status, _, kind = self.path.strip("/").partition("/")
         self.send_response(int(status) if status.isdigit() else 200)
         self.send_header("Content-Type", "text/plain; charset=utf-8" if kind == "plain" else "application/json")
@@ -35,14 +36,6 @@ class Replica(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "2")
         self.end_headers()
         self.wfile.write(b"{}")
-
-    def do_POST(self) -> None:
-        """Once the whole body is here."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +147,7 @@ def test_what_the_app_says_is_left_alone(proxy: Edge, replica: int) -> None:
         (b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n", b"400"),
         (b"HEAD / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: " + b"x" * 40_000 + b"\r\n\r\n", b"431"),
+        (b"GET /" + b"x" * 40_000 + b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", b"414"),
         (POST + b"Content-Length: 70000000\r\n\r\n", b"413"),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400"),
         (POST + b"Content-Length: 5\r\n\r\n", b"408"),

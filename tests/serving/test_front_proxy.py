@@ -5,7 +5,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -14,28 +14,22 @@ import pytest
 from deeped_ray.running.local_ray import free_ports
 from deeped_ray.serving import edge
 from tests.attack import SLOW_BODIES, UNFINISHED_HEADERS, attackers, status_line
-from tests.serving.conftest import wait_until
+from tests.serving.conftest import Stub, wait_until
 
 CONFIG = Path(__file__).parent.parent.parent / "deploy" / "haproxy.cfg"
 
 
-class FewSlots(BaseHTTPRequestHandler):
+class FewSlots(Stub):
     """Reads the body of a request in one of 34 slots: two more than the proxy lends to unfinished bodies."""
 
     slots = threading.Semaphore(34)
 
-    def do_GET(self) -> None:
+    def answer(self) -> None:
         with self.slots:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.read_body()
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +74,7 @@ def test_slow_bodies_and_unfinished_headers_hold_up_nobody(upstream: int) -> Non
         attackers(port, SLOW_BODIES, number=300) as slow,
         attackers(port, UNFINISHED_HEADERS, number=1_000) as unfinished,
     ):
-        replies = [httpx.post(f"http://127.0.0.1:{port}/", json={}, trust_env=False) for _ in range(20)]
+        replies = [httpx.post(f"http://127.0.0.1:{port}/", json={}, trust_env=False, timeout=60) for _ in range(20)]
         assert [reply.status_code for reply in replies] == [200] * 20
         assert status_line(unfinished[2]) == b"HTTP/1.1 408 Request Time-out"
         assert status_line(slow[0]) == b"HTTP/1.1 408 Request Time-out"

@@ -125,6 +125,25 @@ def test_a_body_that_does_not_come_is_given_up(
     assert client.statuses == [408]
 
 
+class Bursting(Client):
+    """Sends its pieces at once, then a byte every 10 ms."""
+
+    async def receive(self) -> dict[str, Any]:
+        if not self._messages:
+            await asyncio.sleep(0.01)
+            self._messages.append({"type": "http.request", "body": b"x", "more_body": True})
+        return self._messages.pop(0)
+
+
+def test_a_burst_buys_no_time_for_a_trickle(service: LinkingService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "BODY_GRACE_S", 0.3)
+    client, began = Bursting(b"x" * 2_500_000), time.monotonic()
+    scope = {"type": "http", "method": "POST", "path": "/link", "headers": [], "query_string": b""}
+    asyncio.run(create_api(service)(scope, client.receive, client.send))
+    assert client.statuses == [408]
+    assert time.monotonic() - began < 10  # 30 s before
+
+
 def test_get_and_head_take_no_body(service: LinkingService) -> None:
     requests = [{"method": method, "url": "/healthz", "content": b"x"} for method in ("GET", "HEAD")]
     chunked = {"method": "GET", "url": "/", "headers": {"Transfer-Encoding": "chunked"}}

@@ -18,7 +18,9 @@ def living(served: Served) -> dict[int, str]:
 
 def counted(url: str) -> set[str]:
     """Worker ids that have counted requests."""
-    return set(re.findall(r'ray_deeped_requests_total\{.*WorkerId="(\w+)"', httpx.get(url, trust_env=False).text))
+    return set(
+        re.findall(r'ray_deeped_requests_total\{.*WorkerId="(\w+)"', httpx.get(url, trust_env=False, timeout=60).text)
+    )
 
 
 def test_replicas_that_died_leave_the_metrics(served: Served) -> None:

@@ -63,7 +63,7 @@ class Page:
         return self.browser.execute_script(script, *arguments)
 
     def until(self, holds: Callable[[], Any]) -> None:
-        WebDriverWait(self.browser, 30).until(lambda _: holds())
+        WebDriverWait(self.browser, 120).until(lambda _: holds())
 
     def press(self, *keys: str) -> WebElement:
         """Presses the keys one after another and gives what has the focus then."""

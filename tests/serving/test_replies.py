@@ -11,7 +11,7 @@ from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.link import link_work
 from deeped_ray.serving.nif import nif_work
 from deeped_ray.serving.rel import rel_work
-from deeped_ray.serving.replies import Replies
+from deeped_ray.serving.samples import Sampler
 from deeped_ray.serving.service import LinkingService, Reader
 from deeped_ray.serving.turns import TooLargeError
 from tests.test_linear import nif
@@ -36,7 +36,7 @@ def link_body(**options: Any) -> bytes:
 def size_and_expectation(service: LinkingService, read: Reader, body: bytes) -> tuple[int, int]:
     work = read(body, no_pause)
     documents = [service.linker.document(text.text, text.spans) for text in work.texts]
-    expected = Replies(service.linker, max_mb=1).expected_bytes(work, documents, no_pause)
+    expected = Sampler(service.linker).cost(work, documents, no_pause).reply_bytes
     (reply,) = service._run([lambda _: work], no_pause)
     assert isinstance(reply, bytes)
     return len(reply), expected

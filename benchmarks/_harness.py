@@ -4,8 +4,9 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,20 +51,67 @@ def best_seconds(
     return min(times)
 
 
+def alternate(
+    *functions: Callable[[], object],
+    rounds: int = 5,
+    least_s: float = 1.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[list[float]]:
+    """Seconds a call takes: a list for each function, with a number for each round.
+
+    The functions take turns, so that whatever else the machine does meets them all. In a round, each is called again and
+    again for a second at least.
+    """
+    times: list[list[float]] = [[] for _ in functions]
+    for _ in range(rounds):
+        for function, own in zip(functions, times, strict=True):
+            start, calls = clock(), 0
+            while not calls or clock() - start < least_s:
+                function()
+                calls += 1
+            own.append((clock() - start) / calls)
+    return times
+
+
+def speeds(units: float, times: Sequence[float]) -> list[float]:
+    """Units per second, round by round."""
+    return [units / seconds for seconds in times]
+
+
+def spread(values: Sequence[float]) -> str:
+    """`median (least to most)`."""
+    return f"{statistics.median(values):,.1f} ({min(values):,.1f} to {max(values):,.1f})"
+
+
 def finish(
-    args: argparse.Namespace, *, claim: str, unit: str, ours: float, baseline: float, baseline_name: str, **figures: Any
+    args: argparse.Namespace,
+    *,
+    claim: str,
+    unit: str,
+    ours: float | Sequence[float],
+    baseline: float | Sequence[float],
+    baseline_name: str,
+    **figures: Any,
 ) -> None:
-    """Print and write the ratio of ours over the baseline, both in `unit` per second and from this run."""
-    others = [(name, speed, speed / baseline) for name, speed in figures.get("others", {}).items()]
-    rows = [(baseline_name, baseline, 1.0), *others, ("deeped-ray", ours, ours / baseline)]
-    print(f"{claim}\n{table(['who', f'{unit}/s', 'ratio'], rows)}\n")
+    """Print and write the ratio of ours over the baseline, both in `unit` per second and from this run.
+
+    With a number for each round, the ratio is the median of the rounds' ratios, and its spread is printed too.
+    """
+    ours, baseline = ([each] if isinstance(each, float | int) else [*each] for each in (ours, baseline))
+    ratios = [mine / theirs for mine, theirs in zip(ours, baseline, strict=True)]
+    pace, their_pace, ratio = (statistics.median(each) for each in (ours, baseline, ratios))
+    others = [(name, speed, speed / their_pace, "") for name, speed in figures.get("others", {}).items()]
+    spread = f"{min(ratios):,.2f} to {max(ratios):,.2f}" if len(ratios) > 1 else ""
+    rows = [(baseline_name, their_pace, 1.0, ""), *others, ("deeped-ray", pace, ratio, spread)]
+    print(f"{claim}\n{table(['who', f'{unit}/s', 'ratio', f'in {len(ratios)} rounds'], rows)}\n")
     write_json(
         args,
         claim=claim,
-        ratio=ours / baseline,
+        ratio=ratio,
+        ratios=ratios,
         unit=f"{unit}/s",
-        ours=ours,
-        baseline=baseline,
+        ours=pace,
+        baseline=their_pace,
         baseline_name=baseline_name,
         **figures,
     )

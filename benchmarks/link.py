@@ -1,12 +1,14 @@
 """Documents linked per second in one process: text and spans in, answers with their reasons out.
 
 Documents are runs of 19 mentions, AIDA's mean, cut from a data set. The baseline links the same documents one by one with
-torch's operators, equation by equation.
+torch's operators, equation by equation. Rounds alternate, and the median counts; the documents repeat, so that what is
+remembered of names, words and titles is warm.
 
 python benchmarks/link.py --kb KB --dataset aida:testa.tsv.gz
 """
 
 import resource
+import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,18 +16,20 @@ from unittest import mock
 
 import numpy as np
 import torch
-from _harness import best_seconds, finish, parser_of
+from _harness import alternate, finish, parser_of, speeds, spread
 from safetensors.numpy import load_file
 
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking import differentiable
 from deeped_ray.linking.batching import collate
-from deeped_ray.linking.encoding import EncodedDocument, Floats
+from deeped_ray.linking.encoding import EncodedDocument
+from deeped_ray.linking.folded import Folding
 from deeped_ray.linking.linker import Linker, weights_path
 from deeped_ray.linking.model import LinkerModel
 from deeped_ray.linking.pace import num_threads
-from deeped_ray.linking.scoring import FittedModel, Scored
+from deeped_ray.linking.scoring import FittedModel, Scored, support_of
+from deeped_ray.running.console import table
 from deeped_ray.types import Document, Mention
 
 MENTIONS = 19
@@ -52,23 +56,24 @@ class InTorch(FittedModel):
     """The same model, equation by equation in torch's operators."""
 
     @classmethod
-    def of(cls, path: Path, model: FittedModel, *, dimension: int) -> "InTorch":
+    def of(cls, path: Path, model: FittedModel, *, dimension: int, num_evidence: int) -> "InTorch":
         found = cls(model.kind, model.config, load_file(path))
-        found.torch_model = LinkerModel(model.kind, model.config, dimension=dimension)
+        found.torch_model = LinkerModel(model.kind, model.config, dimension=dimension, num_evidence=num_evidence)
         found.torch_model.load_state_dict({name: torch.from_numpy(weight) for name, weight in load_file(path).items()})
         return found
 
     torch_model: LinkerModel
 
     @torch.inference_mode()
-    def score(self, document: EncodedDocument, entities: Floats, words: Floats, *, explain: bool = True) -> Scored:
+    def score(self, document: EncodedDocument, folding: Folding, *, explain: bool = True) -> Scored:
+        entities, words = folding.entities[document.entities], folding.times_words.vectors[document.words]
         here = replace(document, entities=np.arange(len(entities)), words=np.arange(len(words)))
         batch = collate([here], words, entities)
         is_candidate = batch.is_candidate[0].numpy()
         found = self.torch_model(batch)
         rho, psi, beta = (each[0].numpy() for each in (found.rho, found.psi, found.beta))
         belief = None if found.belief is None else found.belief[0].numpy()
-        support = self._support(rho, document, entities, is_candidate, self._pairwise_scale(is_candidate))
+        support = support_of(rho, document, self._pairs(document, folding, is_candidate), is_candidate)
         return Scored(rho, psi, belief, beta, support, explain)
 
 
@@ -88,32 +93,61 @@ def main() -> None:
     )
     parser.add_argument("--dataset", default="mini:test", help=f"{SPECS} (default: mini:test)")
     parser.add_argument("--documents", type=int, default=500, metavar="N", help="documents to link (default: 500)")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="alternating rounds (default: 5)")
     args = parser.parse_args()
     if not (args.kb / "manifest.json").exists():
         parser.error(f"no knowledge base at {args.kb}: run `make demo ONCE=1` first, or give --kb")
     linker = Linker.open(args.kb)
     documents = of_equal_size(read_dataset(args.dataset), count=args.documents)
-    linker.link_batch(documents[:50])  # compile, and read what the maps point to
-    seconds = best_seconds(lambda: linker.link_batch(documents), repeats=5)
-    single = best_seconds(lambda: [linker.link_batch([document]) for document in documents[:100]]) / 100
-    some = documents[:50]
     d = linker.inputs.words.vectors.shape[1]
     weights = weights_path(KnowledgeBase(args.kb).open("linker").path, "global")
     assert linker.model is not None
-    plain = Linker(linker.inputs, InTorch.of(weights, linker.model, dimension=d), unit=linker.unit)
-    plain_seconds = best_seconds(lambda: one_by_one(plain, some))
-    ours, baseline = len(documents) / seconds, len(some) / plain_seconds
+    plain = Linker(
+        linker.inputs,
+        InTorch.of(weights, linker.model, dimension=d, num_evidence=linker.inputs.num_evidence),
+        unit=linker.unit,
+    )
+    some = documents[:50]
+    works = {
+        "batches, with reasons": (lambda: linker.link_batch(documents), len(documents)),
+        "batches, without reasons": (lambda: linker.link_batch(documents, explain=False), len(documents)),
+        "one document alone": (lambda: [linker.link_batch([each]) for each in documents], len(documents)),
+        "raw text, with detection": (
+            lambda: linker.link_batch([linker.document(each.text) for each in documents]),
+            len(documents),
+        ),
+        "one by one in torch": (lambda: one_by_one(plain, some), len(some)),
+    }
+    linker.link_batch(documents)  # compile, read what the maps point to, and fill what is remembered
+    taken = alternate(*(work for work, _ in works.values()), rounds=args.rounds)
+    paces = {name: speeds(count, times) for (name, (_, count)), times in zip(works.items(), taken, strict=True)}
+    *_, torch_name = works
+    ratios = {
+        name: [ours / theirs for ours, theirs in zip(own, paces[torch_name], strict=True)]
+        for name, own in paces.items()
+    }
+    print(
+        table(
+            ["how", "documents/s (least to most)", "ms a document", "ratio (least to most)"],
+            [
+                (name, spread(own), f"{1000 / statistics.median(own):.2f}", spread(ratios[name]))
+                for name, own in paces.items()
+            ],
+        )
+    )
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"{ours:.0f} documents/s in a batch, {1000 * single:.1f} ms for one alone, {memory:.2f} GiB at peak")
+    print(f"\n{memory:.2f} GiB at peak")
     print(f"ReFinED, as reported, not measured here: {REFINED} documents/s on a processor")
     finish(
         args,
         claim=f"linking {len(documents)} documents of {MENTIONS} mentions, global model, d = {d}, {num_threads()} threads",
         unit="documents",
-        ours=ours,
-        baseline=baseline,
+        ours=next(iter(paces.values())),
+        baseline=paces[torch_name],
         baseline_name="one by one in torch",
-        milliseconds_alone=1000 * single,
+        milliseconds_alone=1000 / statistics.median(paces["one document alone"]),
+        speeds=paces,
+        ratios_of_all=ratios,
         peak_gib=memory,
     )
 

@@ -8,12 +8,14 @@ python benchmarks/link_corpus.py --kb KB --workers 2
 """
 
 import json
+import statistics
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import ray
 import torch
-from _harness import best_seconds, finish, parser_of
+from _harness import alternate, finish, parser_of, speeds
 
 from deeped_ray.batch.config import CorpusLinkingConfig
 from deeped_ray.batch.link import link_corpus
@@ -25,8 +27,8 @@ from deeped_ray.linking.linker import Linker
 PARTITION = 500
 
 
-def job_seconds(kb: Path, texts: list[str], folder: Path) -> float:
-    """How long the job takes, each time into a new folder."""
+def job(kb: Path, texts: list[str], folder: Path) -> Callable[[], None]:
+    """Links the texts, each time into a new folder."""
     source = folder / f"{len(texts)}.jsonl"
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
 
@@ -35,7 +37,7 @@ def job_seconds(kb: Path, texts: list[str], folder: Path) -> float:
             config = CorpusLinkingConfig(input=(str(source),), output=output, partition_documents=PARTITION)
             link_corpus(KnowledgeBase(kb), config, DetectionConfig())
 
-    return best_seconds(run, repeats=2)
+    return run
 
 
 def main() -> None:
@@ -57,21 +59,25 @@ def main() -> None:
     linker = Linker.open(args.kb)
     linker.link_batch([linker.document(text) for text in some])  # compile, and read what the maps point to
     alone = texts[:2000]
-    alone_s = best_seconds(lambda: linker.link_batch([linker.document(text) for text in alone], explain=False))
 
     ray.init(address="local", num_cpus=args.workers, include_dashboard=False, log_to_driver=False)
     with tempfile.TemporaryDirectory() as folder:
-        job_seconds(args.kb, few, Path(folder))  # starts the workers
-        few_s, all_s = (job_seconds(args.kb, each, Path(folder)) for each in (few, texts))
+        link_few, link_all = (job(args.kb, each, Path(folder)) for each in (few, texts))
+        link_few()  # starts the workers
+        alone_s, few_s, all_s = alternate(
+            lambda: linker.link_batch([linker.document(text) for text in alone], explain=False),
+            *(link_few, link_all),
+            rounds=3,
+        )
     finish(
         args,
         claim=f"linking {len(texts):,} documents of raw text by jobs/link_corpus.py, {args.workers} workers",
         unit="documents",
-        ours=(len(texts) - len(few)) / (all_s - few_s),
-        baseline=len(alone) / alone_s,
+        ours=[(len(texts) - len(few)) / (more - less) for more, less in zip(all_s, few_s, strict=True)],
+        baseline=speeds(len(alone), alone_s),
         baseline_name="link_batch, 1 process",
-        seconds_all=all_s,
-        documents_per_s_with_start=len(texts) / all_s,
+        seconds_all=statistics.median(all_s),
+        documents_per_s_with_start=len(texts) / statistics.median(all_s),
     )
 
 

@@ -10,6 +10,7 @@ import json
 import random
 import resource
 import sqlite3
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from _harness import finish, parser_of
+from _harness import alternate, finish, parser_of, speeds
 
 from deeped_ray.corpus.priors import MentionTable, join, reduce
 from deeped_ray.corpus.shuffle import Shuffle
@@ -99,15 +100,12 @@ def write_sqlite(path: Path, table: MentionTable, names: list[str]) -> sqlite3.C
     return database
 
 
-def microseconds(look_up: Callable[[str], object], names: list[str]) -> float:
-    """Processor time a name, the best of three passes."""
-    times = []
-    for _ in range(3):
-        start = time.process_time()
+def each_of(names: list[str], look_up: Callable[[str], object]) -> Callable[[], None]:
+    def look_all_up() -> None:
         for name in names:
             look_up(name)
-        times.append(time.process_time() - start)
-    return min(times) / len(names) * 1e6
+
+    return look_all_up
 
 
 def main() -> None:
@@ -126,28 +124,33 @@ def main() -> None:
         known = draw.sample(stored, min(50_000, len(stored)))
         database = write_sqlite(folder / "mentions.sqlite", table, stored)
         query = "SELECT candidates FROM mentions WHERE mention = ?"
-        baseline = microseconds(lambda name: json.loads(database.execute(query, (name,)).fetchone()[0]), known)
-        spent = {
-            "as it stands": microseconds(table.candidates, known),
-            "in capitals": microseconds(table.candidates, [each.upper() for each in known]),
-            "in lower case": microseconds(table.candidates, [each.lower() for each in known]),
-            "unknown": microseconds(table.candidates, [f"{each}x" for each in known]),
+        kinds = {
+            "as it stands": known,
+            "in capitals": [each.upper() for each in known],
+            "in lower case": [each.lower() for each in known],
+            "unknown": [f"{each}x" for each in known],
         }
+        baseline, *times = alternate(
+            each_of(known, lambda name: json.loads(database.execute(query, (name,)).fetchone()[0])),
+            *(each_of(names, table.candidates) for names in kinds.values()),
+            clock=time.process_time,
+        )
         size = sum(path.stat().st_size for path in folder.glob("mentions.*") if path.suffix != ".sqlite")
         database.close()
     finish(
         args,
         claim=f"{args.mentions:,} mentions opened in {opened_s * 1000:.1f} ms, {size / 2**30:.2f} GiB mapped, one copy a node",
         unit="look-ups",
-        ours=1e6 / spent["as it stands"],
-        baseline=1e6 / baseline,
+        ours=speeds(len(known), times[0]),
+        baseline=speeds(len(known), baseline),
         baseline_name="SQLite, a twentieth of them",
         opened_s=opened_s,
-        microseconds=spent,
+        microseconds={kind: 1e6 * statistics.median(own) / len(known) for kind, own in zip(kinds, times, strict=True)},
         peak_gib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     )
-    for kind, time_us in spent.items():
-        print(f"{kind:>14}: {time_us:.1f} microseconds")
+    for kind, own in zip(kinds, times, strict=True):
+        least, median, most = (1e6 * each(own) / len(known) for each in (min, statistics.median, max))
+        print(f"{kind:>14}: {median:.1f} microseconds ({least:.1f} to {most:.1f})")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import aiohttp
 import numpy as np
-from _harness import best_seconds, finish, parser_of
+from _harness import alternate, finish, parser_of
 from link import of_equal_size
 
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
@@ -33,6 +34,7 @@ from deeped_ray.serving.local import deploy
 from deeped_ray.types import Document
 
 CLIENTS = 4
+ROUNDS = 5
 UVICORN = """
 import sys, uvicorn
 from deeped_ray.serving.api import create_api
@@ -147,7 +149,12 @@ def main() -> None:
     parser.add_argument("--dataset", default="mini:test", help=f"{SPECS} (default: mini:test)")
     parser.add_argument("--replicas", type=int, default=2, help="replicas of the deployment (default: 2)")
     parser.add_argument("--per-request", type=int, default=16, help="documents in a batch request (default: 16)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="length of each measurement (default: 10)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=10.0,
+        help="length of each measurement; throughputs in five rounds (default: 10)",
+    )
     parser.add_argument("--no-explain", dest="explain", action="store_false", help="answers without their reasons")
     args = parser.parse_args()
     if not (args.kb / "manifest.json").exists():
@@ -159,16 +166,21 @@ def main() -> None:
 
     linker = Linker.open(kb)
     linker.link_batch(documents[:50])
-    in_process = len(documents) / best_seconds(lambda: linker.link_batch(documents, explain=args.explain))
+
+    def round_of(url: str) -> tuple[float, float, float]:
+        """Documents per second: in this process, by Serve in batches, by Serve one by one."""
+        ((seconds,),) = alternate(lambda: linker.link_batch(documents, explain=args.explain), rounds=1)
+        rates = (asyncio.run(throughput(url, each, seconds=args.seconds / ROUNDS)) for each in (batches, singles))
+        return len(documents) / seconds, size * next(rates), next(rates)
+
     with plain_uvicorn(kb) as url:
         by_uvicorn = size * asyncio.run(throughput(url, batches, seconds=args.seconds))
     with ray_serve(kb, replicas=args.replicas) as (url, pid, ready_s):
-        by_serve = size * asyncio.run(throughput(url, batches, seconds=args.seconds))
-        one_by_one = asyncio.run(throughput(url, singles, seconds=args.seconds))
+        in_process, by_serve, one_by_one = zip(*(round_of(url) for _ in range(ROUNDS)), strict=True)
         rates = {
-            "a quarter of the Linker's in this process": in_process / 4,
-            "half of the Linker's in this process": in_process / 2,
-            "half of Serve's in batches": by_serve / 2,
+            "a quarter of the Linker's in this process": statistics.median(in_process) / 4,
+            "half of the Linker's in this process": statistics.median(in_process) / 2,
+            "half of Serve's in batches": statistics.median(by_serve) / 2,
         }
         rows = []
         for name, rate in rates.items():
@@ -176,7 +188,8 @@ def main() -> None:
             rows.append((name, rate, *np.percentile(waits, [50, 99]).tolist()))
         memory = private_megabytes(pid)
     print(f"single documents by the clock\n{table(['rate', 'documents/s', 'p50 ms', 'p99 ms'], rows)}\n")
-    print(f"single documents, {CLIENTS} clients that never pause: {one_by_one:.0f}/s")
+    least, median, most = (each(one_by_one) for each in (min, statistics.median, max))
+    print(f"single documents, {CLIENTS} clients that never pause: {median:.0f}/s ({least:.0f} to {most:.0f})")
     print(f"replicas ready after {ready_s:.1f} s; memory that each shares with no other: {memory} MB\n")
     finish(
         args,
@@ -188,7 +201,7 @@ def main() -> None:
         others={"plain uvicorn, one process": by_uvicorn},
         latencies=[dict(zip(("rate", "documents_per_s", "p50_ms", "p99_ms"), row, strict=True)) for row in rows],
         ready_s=ready_s,
-        one_by_one_per_s=one_by_one,
+        one_by_one_per_s=median,
         replica_private_mb=memory,
     )
 

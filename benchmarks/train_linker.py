@@ -6,13 +6,14 @@ The baseline is the form of the authors' code and its descendants: a step is one
 python benchmarks/train_linker.py [--kb KB --train aida:train.tsv.gz --train-candidates ppr:train.tsv.gz]
 """
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from _harness import best_seconds, finish, parser_of
+from _harness import alternate, finish, parser_of, speeds
 
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
@@ -160,18 +161,16 @@ def main() -> None:
         torch.testing.assert_close(plain_rho(model, alone, tables), ours_rho, atol=1e-3, rtol=1e-4)
     num_mentions = sum(map(len, documents))
 
-    seconds = best_seconds(lambda: fit.train_epoch(1, (1e-4, 1e-4)))
     # a quarter of the documents is enough to know the pace of one at a time
     some = plain[::4]
-    plain_seconds = best_seconds(lambda: plain_epoch(model, some, tables), repeats=2)
+    times, plain_times = alternate(lambda: fit.train_epoch(1, (1e-4, 1e-4)), lambda: plain_epoch(model, some, tables))
     plain_mentions = sum(len(document.gold) for document in some)
-    ours, baseline = num_mentions / seconds, plain_mentions / plain_seconds
+    ours, baseline = speeds(num_mentions, times), speeds(plain_mentions, plain_times)
+    epoch_s, plain_s = (AIDA_MENTIONS / statistics.median(each) for each in (ours, baseline))
     print(
         f"{len(documents):,} documents, {num_mentions:,} mentions, T = {config.rounds}, {torch.get_num_threads()} threads"
     )
-    print(
-        f"an epoch over {AIDA_MENTIONS:,} mentions: {AIDA_MENTIONS / ours:.1f} s, one at a time {AIDA_MENTIONS / baseline:.1f} s"
-    )
+    print(f"an epoch over {AIDA_MENTIONS:,} mentions: {epoch_s:.2f} s, one at a time {plain_s:.1f} s")
     finish(
         args,
         claim=f"training the {args.model} model, forward and backward, d = {dimension}",
@@ -179,7 +178,7 @@ def main() -> None:
         ours=ours,
         baseline=baseline,
         baseline_name="one document at a time",
-        epoch_seconds=AIDA_MENTIONS / ours,
+        epoch_seconds=epoch_s,
     )
 
 

@@ -1,10 +1,13 @@
 """Fixtures: one real Ray for the session, and one knowledge base made from the mini encyclopedia by the real stages."""
 
 import atexit
+import contextlib
 import fcntl
+import functools
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,16 +20,23 @@ import torch
 
 from deeped_ray.running.local_ray import write_token
 
+# Where the environment forbids bytecode, each of our many processes would compile all that it imports: pytest's for 6 s.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Ray reads these when it is imported: the tests' Ray asks for a token of its own.
 _TOKEN = Path(tempfile.mkdtemp(prefix="deeped-test-")) / "token"
 write_token(_TOKEN)
 atexit.register(shutil.rmtree, _TOKEN.parent, ignore_errors=True)
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_TOKEN), RAY_USAGE_STATS_ENABLED="0")
+# a raylet whose agent does not start within 30 s ends itself, and all tests that share it fail
+os.environ.update(RAY_agent_register_timeout_ms="300000")
 # every report of a fit waits for the next of these polls; the watcher is a process, for nodes that a cloud takes back
 os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.05", RAY_TRAIN_ENABLE_PREEMPTION_WATCHER="0")
 
 import pyarrow.parquet as pq
 import ray
+import ray.train
+from ray.cluster_utils import Cluster
 
 from deeped_ray.corpus import catalogue, titles
 from deeped_ray.corpus.catalogue import Catalogue
@@ -44,11 +54,16 @@ from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.encoding import EncodedDocument
 from deeped_ray.linking.linker import Linker
 from deeped_ray.storage.location import Location
+from deeped_ray.training import trainer
+from deeped_ray.training.checkpoint import Run
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
+from deeped_ray.training.job import FitJob
 from deeped_ray.training.trainer import train_linker
 from deeped_ray.types import Page
 from tests.s3 import S3
 
+WITHOUT_EXTRAS = {"include_dashboard": False, "no_monitor": True}
+"""A node without dashboard and autoscaler, which nobody needs here."""
 MINI_CORPUS = CorpusConfig(min_word_count=2, shard_mb=0.1, partitions=3)
 MINI_WORDS = WordVectorConfig(dimension=100, ppmi_window=30)
 MINI_SETTINGS = (
@@ -59,6 +74,8 @@ MINI_SETTINGS = (
 MINI_SHARDS = ShardConfig(shard_words=10_000)
 MINI_TRAINING = TrainingConfig(epochs=15, documents_per_step=2)
 
+# There are more processes than cores: threads of one would wait, and burn their time, for one that has none.
+torch.set_num_threads(1)
 # The same examples every time, however slow the machine is: by default each has 200 ms by the clock.
 hypothesis.settings.register_profile(
     "same", deadline=None, derandomize=True, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -69,7 +86,7 @@ hypothesis.settings.load_profile("same")
 # -- several processes: `make test` runs pytest -n 3, since tests on a Ray wait as long as they work
 
 TOGETHER = ("serving", "faults")
-"""Folders whose tests share a server or a cluster. They take longest."""
+"""Tests of a server, and of faults, that share it or a cluster. They take longest."""
 LONG = ("test_local_ray.py", "test_trainer.py", "test_stages.py", "test_wheel.py", "test_linear.py")
 """Files that take longest besides. At the end, no process should be left alone with one of them."""
 
@@ -79,9 +96,15 @@ def _folder_of(nodeid: str) -> str:
 
 
 def _process_of(nodeid: str) -> str:
-    """Tests with the same answer run in one process: those of a folder, else those of a file."""
-    folder = _folder_of(nodeid)
-    return folder if folder in TOGETHER else nodeid.split("::")[0]
+    """Tests with the same answer run in one process: those that share a server or a cluster, else those of a file."""
+    file, folder = nodeid.split("::")[0], _folder_of(nodeid)
+    return folder if folder == "faults" or (folder == "serving" and _names_the_server(file)) else file
+
+
+@functools.cache
+def _names_the_server(file: str) -> bool:
+    """The process that spreads the tests knows nothing of them but their names."""
+    return "served" in (Path(__file__).parent.parent / file).read_text()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -132,19 +155,19 @@ def local_ray_session(s3_server: S3, tmp_path_factory: pytest.TempPathFactory) -
         patch.setenv("DEEPED_CACHE", str(tmp_path_factory.mktemp("cache")))
         for name, value in s3_server.environment.items():
             patch.setenv(name, value)
-        ray.init(
-            address="local",
+        cluster = Cluster()
+        cluster.add_node(
             num_cpus=2,
-            include_dashboard=False,
             object_store_memory=200 * 2**20,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
+            **WITHOUT_EXTRAS,
             _system_config={"metrics_report_interval_ms": 1000},  # else what is counted is exported after ten seconds
         )
+        ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
     yield
     for actor in ray.util.list_named_actors(all_namespaces=True):  # Ray Train leaves one, for which a raylet waits 30 s
         ray.kill(ray.get_actor(actor["name"], actor["namespace"]))
     ray.shutdown()
+    cluster.shutdown()
 
 
 @pytest.fixture(scope="session")
@@ -167,9 +190,29 @@ def mini_kb(corpus_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) 
 
     def make(path: Path) -> None:
         kb = copy_of(corpus_kb, path)
-        train_linker(kb, MINI_TRAINING, ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig())
+        with fitting_here(tmp_path_factory.mktemp("fit") / "checkpoint"):
+            train_linker(kb, MINI_TRAINING, ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig())
 
     return made_once(tmp_path_factory, "mini", make)
+
+
+@contextlib.contextmanager
+def fitting_here(folder: Path) -> Iterator[None]:
+    """Models are fitted in this process, as a worker of Ray Train does it, whose start takes longer than these fits.
+
+    Ray Train itself is tested in faults/test_training.py, faults/test_storage.py and training/test_trainer.py.
+    """
+
+    def fit(job: FitJob, *_: object) -> ray.train.Checkpoint:
+        run = Run()
+        assert list(job.validations(run))
+        folder.mkdir()
+        run.save(folder)
+        return ray.train.Checkpoint(folder)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "_fit_on_ray", fit)
+        yield
 
 
 def copy_of(kb: KnowledgeBase, folder: Path) -> KnowledgeBase:
@@ -236,6 +279,15 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip(f"no data in {path}")
     return path
+
+
+def ingest_pages(folder: Path, pages: str, **settings: float) -> KnowledgeBase:
+    """A knowledge base of a few pages: every word counts, and every link."""
+    folder.mkdir(exist_ok=True)
+    kb, dump = KnowledgeBase(folder / "kb", create=True), write_dump(folder / "dump.xml", pages)
+    numbers = {"min_word_count": 1, "min_links_without_page": 0, "partitions": 2, **settings}
+    build_corpus(kb, CorpusConfig(dump=(str(dump),), **numbers))  # type: ignore[arg-type]
+    return kb
 
 
 def make_catalogue(folder: Path, pages: list[Page], *, min_links_without_page: int = 0) -> Catalogue:

@@ -9,15 +9,18 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 import pytest
 from fastapi.exceptions import RequestValidationError
 
+from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.corpus.wikidump import RawPage
 from deeped_ray.corpus.wikitext import parse_page
-from deeped_ray.embeddings.name_index import acronym_of, fold, form_of, half_keys, initials_of
+from deeped_ray.embeddings.name_forms import acronym_of, fold, form_of, half_keys, initials_of
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.linking.coreference import CoreferenceRule, share_person_candidates
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.serving.config import AppArgs
@@ -159,10 +162,13 @@ def test_many_mentions_are_linear(linker: Linker, kind: str) -> None:
     check_growth(link, UNITS[kind], characters=1_500)
 
 
-@pytest.mark.parametrize("kind", UNITS)
-def test_looking_up_is_linear(mini_kb: KnowledgeBase, kind: str) -> None:
-    lookup = Lookup(mini_kb)
+@pytest.fixture(scope="module")
+def lookup(mini_kb: KnowledgeBase) -> Lookup:
+    return Lookup(mini_kb)
 
+
+@pytest.mark.parametrize("kind", UNITS)
+def test_looking_up_is_linear(lookup: Lookup, kind: str) -> None:
     def look_up(text: str) -> None:
         lookup.mention(text)
         lookup.resembling(text)
@@ -171,10 +177,27 @@ def test_looking_up_is_linear(mini_kb: KnowledgeBase, kind: str) -> None:
     check_growth(look_up, UNITS[kind], characters=20_000)
 
 
+def punctuated(*names: str, times: int) -> list[str]:
+    """Names, each with so many kinds of punctuation behind it."""
+    ends = ["".join(signs) for signs in itertools.islice(itertools.product("-.,;!", repeat=6), times)]
+    return [f"{name}{end}" for end in ends for name in names]
+
+
+def test_short_names_of_persons_are_linear_by_either_rule() -> None:
+    queen, nobody = [PriorCandidate(0, 1.0, 1.0)], list[PriorCandidate]()
+
+    def share(text: str, rule: CoreferenceRule) -> None:
+        surfaces = punctuated("Queen Victoria", "Victoria", "Queen", times=len(text))
+        candidates = [queen if surface.startswith("Queen V") else nobody for surface in surfaces]
+        share_person_candidates(surfaces, candidates, np.ones(1, bool), rule)
+
+    for rule in get_args(CoreferenceRule):
+        check_growth(partial(share, rule=rule), "x", characters=1_000)
+
+
 def test_names_of_persons_that_differ_only_in_punctuation_are_linear(linker: Linker) -> None:
     def share(text: str) -> None:
-        ends = ["".join(signs) for signs in itertools.islice(itertools.product("-.,;!", repeat=6), len(text))]
-        names = [f"{name}{end} " for end in ends for name in ("Abraham Lincoln", "Lincoln")]
+        names = [f"{name} " for name in punctuated("Abraham Lincoln", "Lincoln", times=len(text))]
         places = [0, *itertools.accumulate(map(len, names))]
         mentions = tuple(Mention(start, end - 1) for start, end in itertools.pairwise(places))
         linker.inputs.first_candidates(Document("", "".join(names), mentions))

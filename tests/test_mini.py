@@ -21,6 +21,7 @@ from deeped_ray.mini import KLEINE_CONFIG, KLEINE_DUMP, KLEINE_TEST, MINI_DUMP
 from deeped_ray.running.config import merge, read_config
 from deeped_ray.storage.location import Location
 from deeped_ray.types import Document
+from tests.conftest import fitting_here
 
 SPLITS = ("train", "dev", "test")
 MODELS: tuple[Literal["prior", "global"], ...] = ("prior", "global")
@@ -129,7 +130,8 @@ def test_links_alone_teach_a_linker_for_a_german_wiki(local_ray_session: None, t
     values = merge(read_config(str(KLEINE_CONFIG)), settings)
     _, configs = stages.resolve({**values, "kb": str(tmp_path / "kb")})
     kb = KnowledgeBase(tmp_path / "kb", create=True)
-    stages.run_stages(kb, stages.chosen(configs, until="train_linker"), configs)
+    with fitting_here(tmp_path / "checkpoint"):
+        stages.run_stages(kb, stages.chosen(configs, until="train_linker"), configs)
     spec = f"jsonl:{KLEINE_TEST}"
     reports = [
         report

@@ -17,6 +17,9 @@ from deeped_ray.knowledge.strings import numbers_of, read_mapped, take_strings, 
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Mention
 
+_FEW, _REMEMBERED = 2000, 2**15
+"""Entities whose titles are asked for one by one, at most; titles that are kept, since the same come again and again."""
+
 
 def write(
     folder: Path,
@@ -53,6 +56,7 @@ class Catalogue:
         )
         self._article_ids = self.page_ids[: np.count_nonzero(has_page)]  # those with a page come first
         self._names = Names(part)
+        self._remembered = functools.lru_cache(maxsize=_REMEMBERED)(self._title)
         summary = part.path / "summary.json"
         known = json.loads(summary.read_text()) if summary.exists() else {}
         self._articles: str = known.get("articles", ARTICLES)
@@ -61,12 +65,17 @@ class Catalogue:
         return len(self._titles)
 
     def title(self, entity_id: int) -> str:
+        return self._title(entity_id)
+
+    def _title(self, entity_id: int) -> str:
         title: str = self._titles[entity_id].as_py()
         return title
 
     def titles(self, entity_ids: npt.NDArray[np.int64]) -> list[str]:
         """`title` for many at once."""
-        return take_strings(self._titles, entity_ids)
+        if len(entity_ids) > _FEW:
+            return take_strings(self._titles, entity_ids)
+        return [self._remembered(entity_id) for entity_id in entity_ids.tolist()]
 
     def url(self, title: str) -> str:
         """Where Wikipedia, or the wiki that the dump is of, has the page."""

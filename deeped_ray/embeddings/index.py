@@ -6,16 +6,18 @@ Reads the parts `vectors` and `corpus`, writes `index`:
     entities.rows.npy   row of the index -> entity id
     summary.json        which kind was chosen, why, and its parameters
     names.*             finds names that resemble a given name (`name_index`)
+    links.vectors.npy   vectors of entities from hyperlinks alone (`link_vectors`)
 
 An approximate index only proposes entities. They are then ranked by their real vectors, memory-mapped from the part
 `vectors`. So cosines are exact for every kind of index.
 """
 
+import contextlib
 import functools
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -26,14 +28,18 @@ import numpy.typing as npt
 from jaxtyping import Float, Int
 
 from deeped_ray.corpus.catalogue import Catalogue
+from deeped_ray.corpus.cooccurrence import GRAPH, WordCounts
 from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.embeddings.name_index import NAMES_FORMAT, write_name_index
+from deeped_ray.embeddings.link_vectors import write_link_vectors
+from deeped_ray.embeddings.name_index import write_name_index
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.running.config import JOB_FLAG
 from deeped_ray.types import DeepEdError
 
 Kind = Literal["exact", "ivf-sq", "ivf-pq"]
+FORMAT = 3
+"""Of the files below: a part with another is made anew."""
 NEAREST_PROBES = 16
 PROPOSED = 100
 """Entities that an approximate index proposes at least, to be ranked by their vectors."""
@@ -107,7 +113,7 @@ def build_index(kb: KnowledgeBase, config: IndexConfig) -> dict[str, Any]:
     """Make the index part unless it is there already; returns what it is, and `build_seconds` if it was made now."""
     made: dict[str, Any] = {}
     parents = ["vectors", "corpus"]
-    recorded = {**asdict(config), "names": NAMES_FORMAT}
+    recorded = {**asdict(config), "format": FORMAT}
     if not (kb.is_current("index", config=recorded, parents=parents) and _is_sound(kb)):
         with kb.write("index", config=recorded, parents=parents) as folder:
             start = time.monotonic()
@@ -115,6 +121,7 @@ def build_index(kb: KnowledgeBase, config: IndexConfig) -> dict[str, Any]:
             made["build_seconds"] = round(time.monotonic() - start, 1)
             corpus = kb.open("corpus")
             made["names"] = write_name_index(folder, MentionTable(corpus), Catalogue(corpus))
+            write_link_vectors(folder, WordCounts(corpus, GRAPH))
     part = kb.open("index")
     return {**json.loads((part.path / "summary.json").read_text()), **made}
 
@@ -184,6 +191,17 @@ def _read(path: str, flags: int) -> Any:
     return faiss.read_index(path, flags)
 
 
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """For a few queries: FAISS's other threads have nothing to do, and burn a core while they wait for the next call."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
+
+
 class EntityIndex:
     """Answers with entities and cosines, nearest first; never with an entity that has no evidence."""
 
@@ -209,7 +227,8 @@ class EntityIndex:
         """Entities near each vector, for a fraction of the cost of `search`: fewer lists are looked through."""
         fewer: Any = None if self.kind == "exact" else faiss.SearchParametersIVF(nprobe=NEAREST_PROBES)  # type: ignore[call-arg]
         count = max(1, min(count, self.num_entities))
-        _, rows = self._index.search(np.ascontiguousarray(queries, np.float32), count, params=fewer)
+        with _one_thread():
+            _, rows = self._index.search(np.ascontiguousarray(queries, np.float32), count, params=fewer)
         return [self._rows[row[row >= 0]].astype(np.int64) for row in rows]
 
     def neighbors(self, vector: Float[np.ndarray, " d"], *, count: int, without: Sequence[int] = ()) -> list[Neighbor]:

@@ -20,8 +20,6 @@ frequent are also filed in pairs.
 """
 
 import json
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -32,115 +30,47 @@ import numpy as np
 import numpy.typing as npt
 
 from deeped_ray.corpus.priors import MentionTable
+from deeped_ray.embeddings.name_forms import (
+    ACRONYM_LENGTHS,
+    LONGEST_NAME,
+    MIN_STEM,
+    MIN_TYPO_LENGTH,
+    MOST_WORDS,
+    Form,
+    acronym_of,
+    endings_of,
+    fold,
+    form_of,
+    half_keys,
+    halves,
+    initials_of,
+    is_filed,
+    is_typo,
+    squeeze,
+)
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hash64, hashes_of
-from deeped_ray.text import (
-    STOP_WORDS,
-    bare_title,
-    is_content_word,
-    mix64,
-    spelled_words,
-    without_excess_marks,
-    words_of,
-)
+from deeped_ray.text import STOP_WORDS, bare_title, mix64
 
 MatchKind = Literal["equals", "words", "initials", "inflection", "typo", "part"]
 KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
 EQUALS, WORDS, INITIALS, INFLECTION, TYPO, PART = range(len(KINDS))
-NAMES_FORMAT = 2
-"""Of the files below: a part with another is made anew."""
 HEAD = 256
 """Entities of a list that are read, at most: those with most links."""
 MIN_SHARE = 0.1
 """Of a name's links must lead to an entity for the name to be the entity's."""
 MAX_COMPARED = 100
 """Names that share half of their letters with more others than this are not compared with them."""
-MIN_TYPO_LENGTH = 6
-"""Shorter names with one other letter are other names: Clark, Clara."""
-ACRONYM_LENGTHS = range(2, 8)
-MIN_DIGITS = 4
-LONGEST_NAME = 255
-"""Wikipedia's titles have no more bytes."""
-MOST_WORDS = 8
-"""Of a name that are filed, and of a mention that are looked for."""
 REMEMBERED = 8192
 """Look-ups whose answers are kept."""
-MIN_STEM, MAX_ENDING, MIN_EXCHANGES, MAX_ENDINGS = 3, 4, 8, 64
+MIN_EXCHANGES, MAX_ENDINGS = 8, 64
 _BLOCK = 100_000
 _MOST = 255
 _HEAD_SALT = np.uint64(0x9E3779B97F4A7C15)
-_LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i"})
-_JOINED = re.compile(r"['’‘ʻ`.]")  # O'Neill, U.S.
 _Keys = npt.NDArray[np.uint64]
 _Ints = npt.NDArray[np.int64]
 _Entities = npt.NDArray[np.int32]
-
-
-# -- forms of a name
-
-
-def fold(name: str) -> str:
-    """`Beyoncé O'Neill-Größe` -> `beyonce oneill grosse`."""
-    if not name.isascii():
-        decomposed = unicodedata.normalize("NFKD", without_excess_marks(name))
-        name = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
-    folded = name.casefold().translate(_LETTERS)
-    return " ".join(words_of(_JOINED.sub("", folded).replace("_", " ")))
-
-
-def squeeze(folded: str) -> str:
-    return folded.replace(" ", "")
-
-
-def initials_of(name: str) -> str:
-    """`Office of the High Commissioner` -> `ohc`: of capitalised words."""
-    words = (fold(word) for word in spelled_words(name) if word[0].isupper())
-    return "".join(word[0] for word in words if word)
-
-
-def acronym_of(surface: str) -> str:
-    """The letters of a surface that may be an acronym, else nothing."""
-    letters = surface.replace(".", "").replace("&", "").strip()
-    return letters.lower() if letters.isalpha() and letters.isupper() and len(letters) in ACRONYM_LENGTHS else ""
-
-
-class Form(NamedTuple):
-    """What names are compared by."""
-
-    squeezed: str
-    words: tuple[str, ...]
-    """Without stop words, numbers and single letters, which are not filed."""
-    num_letters: int
-    """Of all words but stop words."""
-
-
-def form_of(name: str) -> Form:
-    folded = fold(name)
-    words = [word for word in dict.fromkeys(folded.split()) if word not in STOP_WORDS]
-    return Form(squeeze(folded), tuple(filter(_is_filed, words))[:MOST_WORDS], sum(map(len, words)))
-
-
-def _is_filed(word: str) -> bool:
-    """Years and longer numbers are: `1974 Monaco Grand Prix`."""
-    return is_content_word(word) or (len(word) >= MIN_DIGITS and word.isdecimal())
-
-
-def is_typo(a: str, b: str) -> bool:
-    """Whether one edit, or a swap of neighbours, makes one of the other; digits are no typing errors."""
-    shorter = min(len(a), len(b))
-    if abs(len(a) - len(b)) > 1 or shorter < MIN_TYPO_LENGTH:
-        return False
-    start = 0
-    while start < shorter and a[start] == b[start]:
-        start += 1
-    end = 0
-    while end < shorter - start and a[-1 - end] == b[-1 - end]:
-        end += 1
-    left, right = a[start : len(a) - end], b[start : len(b) - end]
-    is_swap = len(left) == 2 and left == right[::-1]
-    is_edit = len(left) <= 1 and len(right) <= 1 and left != right
-    return (is_swap or is_edit) and not any(letter.isdigit() for letter in left + right)
 
 
 # -- filing
@@ -157,17 +87,17 @@ class Entities(Protocol):
 
 def write_name_index(folder: Path, names: MentionTable, catalogue: Entities) -> int:
     """File all names of a corpus; returns their number."""
-    filed, halves, exchanges = [], [], Counter[tuple[str, str]]()
+    filed, by_half, exchanges = [], [], Counter[tuple[str, str]]()
     for first in range(0, max(len(names), 1), _BLOCK):
         rows = np.arange(first, min(first + _BLOCK, len(names)))
         strings = [name[:LONGEST_NAME] for name in names.take(rows)]
         forms = [form_of(bare_title(name)) for name in strings]
         pairs = names.entities_of(rows, min_share=MIN_SHARE)
         filed.append(_file_block(strings, forms, pairs.place, pairs.entity, pairs.prior))
-        halves.append(_file_halves(forms, rows))
+        by_half.append(_file_halves(forms, rows))
         exchanges.update(_exchanges(forms, pairs.place, catalogue.titles(pairs.entity)))
     _write_lists(folder, _Filed.joined(filed), catalogue.num_links)
-    _write_halves(folder, halves)
+    _write_halves(folder, by_half)
     endings = [pair for pair, count in exchanges.most_common(MAX_ENDINGS) if count >= MIN_EXCHANGES]
     (folder / "names.endings.json").write_text(json.dumps(endings))
     return len(names)
@@ -297,21 +227,13 @@ def _exchanges(forms: Sequence[Form], place: _Ints, titles: Sequence[str]) -> It
             yield pair
 
 
-def endings_of(one: str, other: str) -> tuple[str, str] | None:
-    stem = 0
-    while stem < min(len(one), len(other)) and one[stem] == other[stem]:
-        stem += 1
-    is_ending = stem >= MIN_STEM and max(len(one), len(other)) - stem <= MAX_ENDING
-    return (one[stem:], other[stem:]) if is_ending and one != other else None
-
-
 # -- typing errors
 
 
 def _file_halves(forms: Sequence[Form], rows: _Ints) -> tuple[_Keys, _Ints]:
     """Names under both of their halves: a typing error leaves one of them as it was."""
     long = [number for number, form in enumerate(forms) if len(form.squeezed) >= MIN_TYPO_LENGTH]
-    keys = [key for number in long for key in _halves(forms[number].squeezed)]
+    keys = [key for number in long for key in halves(forms[number].squeezed)]
     return hashes_of(keys), np.repeat(rows[long], 2)
 
 
@@ -320,19 +242,6 @@ def _write_halves(folder: Path, blocks: Sequence[tuple[_Keys, _Ints]]) -> None:
     order = np.lexsort((rows, keys))
     np.save(folder / "names.halves.npy", keys[order])
     np.save(folder / "names.halves_rows.npy", rows[order].astype(np.int32))
-
-
-def _halves(squeezed: str) -> tuple[str, str]:
-    half = len(squeezed) // 2
-    return f"<{len(squeezed)}:{squeezed[:half]}", f">{len(squeezed)}:{squeezed[half:]}"
-
-
-def half_keys(squeezed: str) -> Iterator[str]:
-    """The halves that a name has if the squeezed one is it with a typing error."""
-    for length in range(max(len(squeezed) - 1, MIN_TYPO_LENGTH), len(squeezed) + 2):
-        half = length // 2
-        yield f"<{length}:{squeezed[:half]}"
-        yield f">{length}:{squeezed[half - length :]}"
 
 
 # -- looking up
@@ -347,6 +256,14 @@ class Matches(NamedTuple):
     """equals: share of the name's links; words: share of the name's letters; all from 0 to 1."""
 
 
+class NamedWords(NamedTuple):
+    """The words of a surface that are filed."""
+
+    lists: _Ints
+    """A row for each: where the list of its entities begins and ends in `NameIndex.entities`, and its letters."""
+    num_letters: int
+
+
 _NOTHING = Matches(np.zeros(0, np.int32), np.zeros(0, np.int8), np.zeros(0, np.float32))
 
 
@@ -355,7 +272,7 @@ class NameIndex:
 
     def __init__(self, index: Part, corpus: Part) -> None:
         # plain arrays over the maps: np.memmap makes every access dearer
-        self._keys, self._offsets, self._entities, self._weights, self._halves, self._rows = (
+        self._keys, self._offsets, self.entities, self._weights, self._halves, self._rows = (
             np.asarray(index.array(f"names.{name}"))
             for name in ("keys", "offsets", "entities", "weights", "halves", "halves_rows")
         )
@@ -364,6 +281,7 @@ class NameIndex:
         ]
         self._names = MentionTable(corpus)
         self._remembered = lru_cache(maxsize=REMEMBERED)(self._find)  # the same names come again and again
+        self.words_of = lru_cache(maxsize=REMEMBERED)(self._words)
         self._form = lru_cache(maxsize=REMEMBERED)(form_of)
 
     @classmethod
@@ -398,7 +316,7 @@ class NameIndex:
         for length in range(len(words) - 1, 0, -1):
             for first in range(len(words) - length + 1):
                 part = words[first : first + length]
-                if not any(_is_filed(word) and word not in STOP_WORDS for word in part):
+                if not any(is_filed(word) and word not in STOP_WORDS for word in part):
                     continue
                 found = self._listed(f"={''.join(part)}", PART)
                 yield found._replace(strengths=found.strengths * np.float32(sum(map(len, part)) / total))
@@ -410,7 +328,7 @@ class NameIndex:
 
     def _listed(self, key: str, kind: int) -> Matches:
         rows = self._read(np.uint64(hash64(key)))
-        return _matches(self._entities[rows], kind, self._weights[rows].astype(np.float32) / np.float32(_MOST))
+        return _matches(self.entities[rows], kind, self._weights[rows].astype(np.float32) / np.float32(_MOST))
 
     def _read(self, key: np.uint64) -> slice:
         """Where the list of a key stands, or its head if it is long."""
@@ -430,11 +348,11 @@ class NameIndex:
         if not _size(lists[0]):
             return _NOTHING
         if _size(lists[0]) <= HEAD:
-            entities = self._entities[lists[0]]
+            entities = self.entities[lists[0]]
         else:
             rarest = keys[np.argsort([_size(self._list(key)) for key in keys], kind="stable")]
             key = pair_keys(rarest[:1], rarest[1:2])[0] if len(keys) > 1 else keys[0]
-            entities = np.union1d(self._entities[self._read(key)], known).astype(np.int32)
+            entities = np.union1d(self.entities[self._read(key)], known).astype(np.int32)
         weights = np.full(len(entities), _MOST, np.uint8)
         for rows in lists:
             is_there, theirs = self._in_list(rows, entities)
@@ -442,19 +360,15 @@ class NameIndex:
         letters = np.maximum(_MOST + 1 - weights.astype(np.int64), form.num_letters)
         return _matches(entities, WORDS, (form.num_letters / letters).astype(np.float32))
 
-    def sharing(self, surface: str, entities: _Ints) -> Matches:
-        """Those of some entities that have a word of the surface in their names."""
+    def _words(self, surface: str) -> NamedWords:
         form = self._form(surface[:LONGEST_NAME])
-        letters = np.zeros(len(entities), np.float32)
-        for word in form.words:
-            is_there, _ = self._in_list(self._list(np.uint64(hash64(f"w{word}"))), entities)
-            letters += is_there * np.float32(len(word))
-        is_found = letters > 0
-        return _matches(entities[is_found], WORDS, letters[is_found] / np.float32(max(form.num_letters, 1)))
+        lists = (self._list(np.uint64(hash64(f"w{word}"))) for word in form.words)
+        rows = [(rows.start, rows.stop, len(word)) for rows, word in zip(lists, form.words, strict=True)]
+        return NamedWords(np.array(rows, np.int64).reshape(-1, 3), form.num_letters)
 
     def _in_list(self, rows: slice, entities: npt.NDArray[Any]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint8]]:
         """Which entities are in a list, and with what weights."""
-        theirs = self._entities[rows]
+        theirs = self.entities[rows]
         if not len(theirs):
             return np.zeros(len(entities), bool), np.zeros(len(entities), np.uint8)
         places = np.minimum(np.searchsorted(theirs, entities), len(theirs) - 1)

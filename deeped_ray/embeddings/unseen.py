@@ -43,7 +43,10 @@ class TextEmbedder:
         pages = [named + content_words(text) if text else [] for named, (_, text) in zip(titles, entities, strict=True)]
         bags = [*pages, *titles]
         # only the words of these texts need their contrast
-        rows, places = np.unique(self._words.find_all([word for bag in bags for word in bag]), return_inverse=True)
+        flat = [word for bag in bags for word in bag]
+        number = {word: i for i, word in enumerate(dict.fromkeys(flat))}
+        found = self._words.find_all([*number])[[number[word] for word in flat]]
+        rows, places = np.unique(found, return_inverse=True)
         places = np.where(rows[places] >= 0, places, -1)
         contrasts = (self._words.vectors[rows].astype(np.float64) - self._noise.mean) @ self._inverse
         cut = np.split(places, np.cumsum([len(bag) for bag in bags])[:-1])

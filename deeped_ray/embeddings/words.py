@@ -169,7 +169,7 @@ class Words:
 
     def __init__(self, part: Part) -> None:
         self._index = StringIndex(part.path, "words")
-        self.vectors: Vectors = part.array("vectors")
+        self.vectors: Vectors = np.asarray(part.array("vectors"))
         self.counts: npt.NDArray[np.int64] = part.array("counts")
         self.corpus_ids: npt.NDArray[np.int32] = part.array("corpus_ids")
         self._remembered = functools.lru_cache(maxsize=2**17)(self._find)

@@ -36,7 +36,7 @@ class CandidateConfig:
     ] = None
     evidence: Annotated[
         Literal["all", "prior"],
-        "what f is given beside the belief: p(e|m), name, context, document and links, or p(e|m) alone (paper)",
+        "what f is given beside the belief: p(e|m), names, titles, context, document and links, or p(e|m) alone (paper)",
     ] = "all"
     coreference: Annotated[
         Literal["words", "substring", "none"],

@@ -39,7 +39,8 @@ def share_person_candidates(
         first.setdefault(name, own)
     persons = [name for name, own in first.items() if own and is_person[min(own, key=_by_prior).entity_id]]
     holders = _holders(first, persons, rule, pause)
-    merged = {found: _merge([first[holder] for holder in sorted(found)]) for found in set(holders.values()) if found}
+    groups = {found for found in holders.values() if found}
+    merged = {found: _merge([first[holder] for holder in sorted(found)]) for found in paced(groups, pause)}
     shared = {name: merged[found] for name, found in holders.items() if found}
     return [list(shared.get(name, own)) for name, own in zip(names, candidates, strict=True)]
 
@@ -52,16 +53,28 @@ def _holders(
         words = {name: words_of(name) for name in paced(names, pause)}
         # Names that differ only in punctuation count once: a stranger can send thousands, and all their pairs.
         distinct = {_spaced(words[person]): person for person in reversed(persons)}.values()
-        tails = _Tails((_spaced(words[person][at:]), person) for person in distinct for at in range(len(words[person])))
+        tails = _Tails(
+            (_spaced(words[person][at:]), person)
+            for person in paced(distinct, pause)
+            for at in range(len(words[person]))
+        )
         holders = {
             spaced: frozenset(each for each in tails.beginning_with(spaced) if _spaced(words[each]) != spaced)
             for spaced in paced({_spaced(own) for own in words.values() if own}, pause)
         }
         return {name: holders[_spaced(own)] for name, own in words.items() if own}
-    spaces = [(person, at) for person in persons for at, character in enumerate(person) if character == " "]
+    # A name begins the rest of a person's name behind a space, or ends what stands before one. So all sets together hold
+    # no more than the letters of all names times their spaces: they grow with the names, not with their square.
+    spaces = [
+        (person, at) for person in paced(persons, pause) for at, character in enumerate(person) if character == " "
+    ]
     after = _Tails((person[at + 1 :], person) for person, at in spaces)
     before = _Tails((person[:at][::-1], person) for person, at in spaces)
-    return {name: frozenset(after.beginning_with(name) | before.beginning_with(name[::-1])) for name in names if name}
+    return {
+        name: frozenset(after.beginning_with(name) | before.beginning_with(name[::-1]))
+        for name in paced(names, pause)
+        if name
+    }
 
 
 def _spaced(words: Sequence[str]) -> str:

@@ -106,7 +106,10 @@ class Detector:
         threshold = float(weights.threshold[0]) if set_by_user is None else logit(set_by_user)
         found = []
         for start, places, columns in scored_pieces(text, self._columns, pause):
-            chosen = choose(places, weights.scores(columns) - threshold)
+            pause()
+            scores = weights.scores(columns) - threshold
+            pause()
+            chosen = choose(places, scores)
             found += [(start + first, start + end) for first, end in chosen]
             pause()
         return found
@@ -125,8 +128,8 @@ def scored_pieces(text: str, columns: Columns, pause: Pause = no_pause) -> Itera
             read.append((start, piece))
         pause()
     # the pieces tell about each other: a name may be spelled out in one and stand alone in another
-    for (start, piece), told in zip(read, tell([each for _, each in read]), strict=True):
-        yield start, piece.places, columns.of(piece, told)
+    for (start, piece), told in zip(read, tell([each for _, each in read], pause), strict=True):
+        yield start, piece.places, columns.of(piece, told, pause)
 
 
 def choose(places: Ints, scores: Floats) -> list[Span]:

@@ -13,6 +13,7 @@ from deeped_ray.corpus.catalogue import Catalogue, ExtendedCatalogue
 from deeped_ray.corpus.cooccurrence import GRAPH, WordCounts
 from deeped_ray.corpus.priors import MentionTable, PriorCandidate
 from deeped_ray.embeddings.index import EntityIndex
+from deeped_ray.embeddings.link_vectors import LinkVectors
 from deeped_ray.embeddings.name_index import NameIndex
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.words import Words
@@ -30,6 +31,8 @@ from deeped_ray.types import Document, Mention
 # Differs from the paper: belief propagation grows with the square of the mentions, so longer documents are linked in
 # windows of this many, each mention in the window where it stands farthest from the rim.
 MAX_JOINT_MENTIONS = 100
+AROUND = 2000
+"""Characters before and after the mentions of a window whose words are compared with titles."""
 
 
 class Window(NamedTuple):
@@ -79,7 +82,8 @@ class LinkerInputs:
     def retriever(self) -> Retriever:
         graph = WordCounts(self._kb.open("corpus"), GRAPH)
         names, index = NameIndex.open(self._kb), EntityIndex.open(self._kb)
-        return Retriever(names, index, graph, self.catalogue, self.entity_vectors)
+        vectors, link_vectors = self.entity_vectors, LinkVectors(self._kb.open("index"))
+        return Retriever(names, index, graph, self.catalogue, entity_vectors=vectors, link_vectors=link_vectors)
 
     def open_all(self) -> None:
         """Open now what is opened when it is first asked for."""
@@ -186,6 +190,7 @@ class LinkerInputs:
             firsts,
             sums,
             [self.config.sources == "prior" or self.lists.find(document, mention) is not None for mention in mentions],
+            text=document.text[max(mentions[0].start - AROUND, 0) : mentions[-1].end + AROUND],
             by_prior=self.config.kept_by_prior,
             by_score=self.config.num_candidates - self.config.kept_by_prior,
             pause=pause,

@@ -22,7 +22,7 @@ def can_propagate(*, delta: float, T: int) -> bool:
     return (1 - delta) ** T > _TINY
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     function = inspect.unwrap(function)  # tests wrap every function in type checks
     options: dict[str, Any] = {
         "nogil": True,
@@ -53,7 +53,7 @@ _L5, _L6, _L7, _L8 = _constants(-1.6668057665e-1, 2.0000714765e-1, -2.4999993993
 _LEAST_EXPONENT, _ROOT_HALF = _constants(-87.0, 0.70710678)
 
 
-@_compiled
+@compiled
 def _exp(x):  # type: ignore[no-untyped-def]
     """Of a number up to 0; below -87 it is as good as 0."""
     x = max(x, _LEAST_EXPONENT)
@@ -64,7 +64,7 @@ def _exp(x):  # type: ignore[no-untyped-def]
     return value * np.int32((np.int32(power) + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
-@_compiled
+@compiled
 def _log(x):  # type: ignore[no-untyped-def]
     """Of a positive number."""
     bits = np.float32(x).view(np.int32)
@@ -79,7 +79,7 @@ def _log(x):  # type: ignore[no-untyped-def]
     return part + (value + _LN2_LOW * power - _HALF * square) + _LN2_HIGH * power
 
 
-@_compiled
+@compiled
 def dots(x, y, result) -> None:  # type: ignore[no-untyped-def]
     """x_i' y_j for all pairs of rows: as fast as BLAS at our sizes, and without its threads."""
     i = 0
@@ -114,7 +114,25 @@ def dots(x, y, result) -> None:  # type: ignore[no-untyped-def]
         i += height
 
 
-@_compiled
+@compiled
+def transform(vectors, rows, form, result) -> None:  # type: ignore[no-untyped-def]
+    """x' A for some rows x of the vectors. What a row gets does not depend on the others; sums have double precision."""
+    d, width = form.shape
+    y = np.empty(width, np.float64)
+    for i in range(len(rows)):
+        x = vectors[rows[i]]
+        y[:] = 0
+        for k in range(0, d - d % 4, 4):
+            x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
+            for j in range(width):
+                y[j] += (x0 * form[k, j] + x1 * form[k + 1, j]) + (x2 * form[k + 2, j] + x3 * form[k + 3, j])
+        for k in range(d - d % 4, d):
+            for j in range(width):
+                y[j] += x[k] * form[k, j]
+        result[i] = y
+
+
+@compiled
 def row_dots(vectors, rows, queries, which, result) -> None:  # type: ignore[no-untyped-def]
     """vectors[rows[k]]' queries[which[k]]: gathered products without a copy of the rows."""
     for k in range(len(rows)):
@@ -125,7 +143,7 @@ def row_dots(vectors, rows, queries, which, result) -> None:  # type: ignore[no-
         result[k] = total
 
 
-@_compiled
+@compiled
 def context_fits(running, left, right, sizes, vectors, candidates, fits) -> None:  # type: ignore[no-untyped-def]
     """Cosine of candidates with the sum of the words around a span, up to so many on each side.
 
@@ -150,7 +168,7 @@ def context_fits(running, left, right, sizes, vectors, candidates, fits) -> None
                 fits[c, i, k] = total / norm
 
 
-@_compiled
+@compiled
 def attend(  # type: ignore[no-untyped-def]
     a_scores, b_scores, candidates, num_candidates, context, num_words, R, psi, beta, strongest
 ) -> None:
@@ -189,7 +207,7 @@ def attend(  # type: ignore[no-untyped-def]
             psi[i, s] = score
 
 
-@_compiled
+@compiled
 def _keep_largest(values, length, largest) -> None:  # type: ignore[no-untyped-def]
     """The largest of the first values in ascending order; by insertion, since numba takes seconds to compile a sort."""
     for k in range(len(largest)):
@@ -204,7 +222,7 @@ def _keep_largest(values, length, largest) -> None:  # type: ignore[no-untyped-d
             largest[place - 1] = value
 
 
-@_compiled
+@compiled
 def attend_backward(  # type: ignore[no-untyped-def]
     b_scores, candidates, num_candidates, context, num_words, beta, strongest, d_psi, d_a, d_b
 ) -> None:
@@ -227,7 +245,7 @@ def attend_backward(  # type: ignore[no-untyped-def]
             d_a[strongest[i, k], context[i, k]] += beta[i, k] * (d_beta[k] - mean)
 
 
-@_compiled
+@compiled
 def propagate(  # type: ignore[no-untyped-def]
     psi, scores, candidates, num_candidates, delta, excludes, T, keep, softmax, damped, strongest, mu
 ) -> None:
@@ -282,7 +300,7 @@ def propagate(  # type: ignore[no-untyped-def]
             mu[i, s] = psi[i, s] + arrived[s * n + i]
 
 
-@_compiled
+@compiled
 def _keep_highest(best, origin, leaving, phi, place, better, new_origin) -> None:  # type: ignore[no-untyped-def]
     """max(best, leaving + phi), and where it comes from. Into other arrays: in place, stores would be masked, and slow."""
     if place == 0:
@@ -297,7 +315,7 @@ def _keep_highest(best, origin, leaving, phi, place, better, new_origin) -> None
         new_origin[each] = place if is_higher else origin[each]
 
 
-@_compiled
+@compiled
 def _softmax(raw, n, result) -> None:  # type: ignore[no-untyped-def]
     """Over the candidates of every receiver."""
     for j in range(n):
@@ -317,7 +335,7 @@ def _softmax(raw, n, result) -> None:  # type: ignore[no-untyped-def]
             result[each] *= share
 
 
-@_compiled
+@compiled
 def propagate_backward(  # type: ignore[no-untyped-def]
     d_mu, candidates, num_candidates, softmax, damped, strongest, delta, excludes, T, d_psi, d_scores
 ) -> None:

@@ -12,7 +12,7 @@ line and server see the same candidates.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +22,14 @@ from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.cooccurrence import WordCounts
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.embeddings.index import EntityIndex
-from deeped_ray.embeddings.name_index import KINDS, LONGEST_NAME, NameIndex, acronym_of, fold, form_of, initials_of
-from deeped_ray.linking import kernels
+from deeped_ray.embeddings.link_vectors import LinkVectors
+from deeped_ray.embeddings.name_forms import LONGEST_NAME, acronym_of, form_of, initials_of
+from deeped_ray.embeddings.name_index import KINDS, NameIndex
+from deeped_ray.linking import retrieval_kernels as kernels
 from deeped_ray.linking.encoding import Floats, Ints, log_prior
+from deeped_ray.linking.kernels import row_dots
 from deeped_ray.linking.pace import Pause, no_pause, paced
-from deeped_ray.text import bare_title
+from deeped_ray.linking.title_evidence import TITLE_MEASURES, Named, compare_titles, words_in
 
 SOURCES = ("prior", *(f"name: {kind}" for kind in KINDS), "longer name", "document", "context")
 """Where a candidate can come from. If several sources have it, the first of them is named."""
@@ -37,16 +40,16 @@ MEASURES = (
     "share of links",  # logarithm of its share among the links to all entities of the pool
     "count",  # logarithm of the links from this mention to the entity
     "called so",  # share of the entity's links that have this mention as their text
-    "mention in title",  # letters of the mention's words that stand in the title, as a share of the mention
-    "title in mention",  # and as a share of the title
+    "link fit",  # cosine with what the other mentions seem to mean, by the pages that link to both
+    *TITLE_MEASURES,
 )
 """What else is known about a candidate."""
 EVIDENCE = (*SOURCES, *MEASURES)
 NUM_EVIDENCE = len(EVIDENCE) - 1
 """What f is given beside the prior, which it always has."""
 PRIOR, NAME, LONGER_NAME, DOCUMENT, CONTEXT = 0, 1, *range(1 + len(KINDS), len(SOURCES))
-CONTEXT_FIT, DOCUMENT_FIT, LINKS, SHARE_OF_LINKS, COUNT, CALLED_SO, MENTION_IN_TITLE, TITLE_IN_MENTION = range(
-    len(SOURCES), len(EVIDENCE)
+CONTEXT_FIT, DOCUMENT_FIT, LINKS, SHARE_OF_LINKS, COUNT, CALLED_SO, LINK_FIT, TITLES = range(
+    len(SOURCES), len(EVIDENCE) - len(TITLE_MEASURES) + 1
 )
 # Of the softmax regression that finds the gold entity in the pools of AIDA train and of held-out links.
 _WEIGHTS = {
@@ -65,6 +68,31 @@ _WEIGHTS = {
     "count": 2.0,
     "called so": -0.8,
 }
+# Standard deviations among the candidates of AIDA train: f learns better if what it is given varies alike.
+_SPREADS = {
+    "name: equals": 0.4,
+    "name: words": 0.35,
+    "name: initials": 0.2,
+    "name: inflection": 0.2,
+    "name: typo": 0.1,
+    "name: part": 0.1,
+    "longer name": 0.1,
+    "document": 0.4,
+    "context": 0.2,
+    "context fit": 0.1,
+    "document fit": 0.2,
+    "links": 0.2,
+    "share of links": 0.2,
+    "count": 0.3,
+    "called so": 0.4,
+    "link fit": 0.3,
+    "mention in title": 0.4,
+    "title in mention": 0.35,
+    "rest of title": 0.2,
+    "rest in text": 0.3,
+    "siblings": 0.2,
+}
+_SPREAD_OF = np.array([_SPREADS.get(name, 1.0) for name in EVIDENCE], np.float32)
 _WEIGHT_OF = np.array([_WEIGHTS.get(name, 0.0) for name in EVIDENCE], np.float32)
 _PRIOR_WEIGHT = np.float32(0.4)
 """Of the logarithm of the prior."""
@@ -95,7 +123,7 @@ class Kept(NamedTuple):
     entity: Ints
     prior: Floats
     evidence: Floats
-    """Without the prior."""
+    """For f: without the prior, over its usual spread."""
     sources: npt.NDArray[np.int8]
     """Places in SOURCES."""
 
@@ -104,10 +132,17 @@ class Retriever:
     """Finds candidates for all mentions of a document at once."""
 
     def __init__(
-        self, names: NameIndex, index: EntityIndex, graph: WordCounts, catalogue: Catalogue, entity_vectors: Floats
+        self,
+        names: NameIndex,
+        index: EntityIndex,
+        graph: WordCounts,
+        catalogue: Catalogue,
+        *,
+        entity_vectors: Floats,
+        link_vectors: LinkVectors,
     ) -> None:
         self.names, self._index, self._graph = names, index, graph
-        self._catalogue, self._vectors = catalogue, entity_vectors
+        self._catalogue, self._vectors, self._link_vectors = catalogue, entity_vectors, link_vectors
 
     def candidates(
         self,
@@ -116,29 +151,33 @@ class Retriever:
         contexts: Floats,
         is_listed: Sequence[bool],
         *,
+        text: str,
         by_prior: int,
         by_score: int,
         pause: Pause = no_pause,
     ) -> Kept:
         """`firsts` are candidates by prior, `contexts` the sums of each mention's context words [n, d].
 
-        A listed mention gets no entity but those of its list.
+        A listed mention gets no entity but those of its list. `text` is what the mentions stand in.
         """
         surfaces = [surface[: LONGEST_NAME + 1] for surface in surfaces]  # longer ones are no names
-        certain = _certain(firsts)
+        named, certain = Named.of(surfaces), _certain(firsts)
         document = np.array([*certain.values()], np.float32) @ self._vectors[[*certain]]
         pool = self._pool(surfaces, firsts, self._near(contexts, document, [*certain]), is_listed, pause)
+        pause()
         self._measure(pool, firsts, contexts, document)
-        pool = pool.take(_best(pool, len(surfaces), by_prior=by_prior, by_score=CONSULTED))
-        self._consult(pool, surfaces)
-        pool = pool.take(_best(pool, len(surfaces), by_prior=by_prior, by_score=by_score))
-        _compare_titles(pool, surfaces, self._catalogue.titles(pool.entity))
+        pool = pool.take(_best(pool, by_prior=by_prior, by_score=CONSULTED))
+        pause()
+        self._consult(pool, named)
+        pool = pool.take(_best(pool, by_prior=by_prior, by_score=by_score))
+        pause()
+        self._relate(pool, named, words_in(text, pause))
         is_source = pool.evidence[:, : len(SOURCES)] > 0
         return Kept(
             np.bincount(pool.mention, minlength=len(surfaces)),
             pool.entity,
             pool.evidence[:, PRIOR],
-            pool.evidence[:, 1:],
+            pool.evidence[:, 1:] / _SPREAD_OF[1:],
             is_source.argmax(axis=1).astype(np.int8),
         )
 
@@ -159,16 +198,35 @@ class Retriever:
         is_listed: Sequence[bool],
         pause: Pause,
     ) -> Pool:
-        found = _Found()
         longer = _longer_names(surfaces, firsts)
-        for i, surface in enumerate(paced(surfaces, pause)):
-            found.add_prior(i, PRIOR, firsts[i])
-            for other in longer[i]:
-                found.add_prior(i, LONGER_NAME, firsts[other])
-            named, related = self.names.find(surface), self.names.sharing(surface, near[0])
-            found.add(i, NAME + named.kinds.astype(np.int64), named.entities, named.strengths)
-            found.add(i, near[1][np.searchsorted(near[0], related.entities)], related.entities, related.strengths)
-        return found.pool(np.array(is_listed, bool))
+        by_prior = [(i, PRIOR, each.entity_id, each.prior) for i, own in enumerate(firsts) for each in own]
+        by_prior += [
+            (i, LONGER_NAME, each.entity_id, each.prior)
+            for i, others in enumerate(longer)
+            for other in others
+            for each in firsts[other]
+        ]
+        mention, column, entity, strength = zip(*by_prior, strict=True) if by_prior else ((), (), (), ())
+        named = [self.names.find(surface) for surface in paced(surfaces, pause)]
+        i, place, shared = self._sharing(surfaces, near[0])
+        return _joined(
+            (np.array(mention, np.int64), np.repeat(np.arange(len(named)), [len(each.kinds) for each in named]), i),
+            (np.array(column, np.int64), *(NAME + each.kinds.astype(np.int64) for each in named), near[1][place]),
+            (np.array(entity, np.int64), *(each.entities for each in named), near[0][place]),
+            (np.array(strength, np.float32), *(each.strengths for each in named), shared),
+            np.array(is_listed, bool),
+        )
+
+    def _sharing(self, surfaces: Sequence[str], near: Ints) -> tuple[Ints, Ints, Floats]:
+        """Which of the entities have a word of a mention in their names: mention, place, share of the mention's letters."""
+        words = [self.names.words_of(surface) for surface in surfaces]
+        lists = np.concatenate([each.lists for each in words])
+        mention = np.repeat(np.arange(len(words)), [len(each.lists) for each in words])
+        letters = np.zeros((len(words), len(near)), np.float32)
+        kernels.shared_letters(near, self.names.entities, *lists.T, mention, letters)
+        i, place = np.nonzero(letters)
+        totals = np.array([max(each.num_letters, 1) for each in words], np.float32)
+        return i, place, letters[i, place] / totals[i]
 
     def _measure(
         self, pool: Pool, firsts: Sequence[Sequence[PriorCandidate]], contexts: Floats, document: Floats
@@ -188,24 +246,26 @@ class Retriever:
 
     def _fit(self, queries: Floats, which: Ints, entity: Ints) -> Floats:
         cosines = np.empty(len(entity), np.float32)
-        kernels.row_dots(self._vectors, entity, queries, which, cosines)
+        row_dots(self._vectors, entity, queries, which, cosines)
         return cosines
 
-    def _consult(self, pool: Pool, surfaces: Sequence[str]) -> None:
+    def _consult(self, pool: Pool, named: Named) -> None:
         """Compare each entity with what the other names of the document seem to mean, by their scores so far."""
+        mention, entity, evidence = pool
+        if len(mention):
+            others = _meanings_of_others(self._vectors[entity], pool, named)
+            evidence[:, DOCUMENT_FIT] = self._fit(others, named.name[mention], entity)
+
+    def _relate(self, pool: Pool, named: Named, text_words: Ints) -> None:
+        """What is dearer to know, about the few that are kept."""
         mention, entity, evidence = pool
         if not len(mention):
             return
-        filled, starts = np.unique(mention, return_index=True)
-        meanings = np.zeros((len(surfaces), self._vectors.shape[1]), np.float32)
-        shares = _shares(score(evidence), starts)
-        meanings[filled] = np.add.reduceat(shares[:, None] * self._vectors[entity], starts)
-        # a name must not speak for itself, wherever it stands
-        _, name = np.unique(surfaces, return_inverse=True)
-        by_name = np.zeros((int(name.max()) + 1, meanings.shape[1]), np.float32)
-        np.add.at(by_name, name, meanings)
-        others = meanings.sum(axis=0) - by_name
-        evidence[:, DOCUMENT_FIT] = self._fit(_unit(others), name[mention], entity)
+        vectors = self._link_vectors.take(entity)
+        others = _meanings_of_others(vectors, pool, named)
+        evidence[:, LINK_FIT] = np.einsum("rk,rk->r", vectors, others[named.name[mention]])
+        titles = self._catalogue.titles(entity)
+        evidence[:, TITLES:] = compare_titles(mention, named, titles, _shares_of(pool), text_words)
 
 
 # -- sources
@@ -234,42 +294,26 @@ def _longer_names(surfaces: Sequence[str], firsts: Sequence[Sequence[PriorCandid
     return [longer[surface] for surface in surfaces]
 
 
-class _Found:
-    """What the sources say: mention, column, entity, strength."""
-
-    def __init__(self) -> None:
-        self._mentions: list[int] = []
-        self._columns: list[Ints] = []
-        self._entities: list[Ints] = []
-        self._strengths: list[Floats] = []
-
-    def add(self, mention: int, columns: Ints, entities: npt.NDArray[Any], strengths: Floats) -> None:
-        if len(entities):
-            self._mentions.append(mention)
-            self._columns.append(columns)
-            self._entities.append(entities.astype(np.int64))
-            self._strengths.append(strengths)
-
-    def add_prior(self, mention: int, column: int, candidates: Sequence[PriorCandidate]) -> None:
-        entities = np.array([each.entity_id for each in candidates], np.int64)
-        priors = np.array([each.prior for each in candidates], np.float32)
-        self.add(mention, np.full(len(entities), column), entities, priors)
-
-    def pool(self, is_listed: npt.NDArray[np.bool_]) -> Pool:
-        """A row for every mention and entity, with the strongest evidence of each source."""
-        if not self._mentions:
-            nothing = np.zeros(0, np.int64)
-            return Pool(nothing, nothing, np.zeros((0, len(EVIDENCE)), np.float32))
-        mentions = np.repeat(self._mentions, [len(columns) for columns in self._columns]).astype(np.int64)
-        entities = np.concatenate(self._entities)
-        columns = np.concatenate(self._columns)
-        keys, place = np.unique((mentions << 32) | entities, return_inverse=True)
-        evidence = np.zeros((len(keys), len(EVIDENCE)), np.float32)
-        np.maximum.at(evidence, (place, columns), np.concatenate(self._strengths))
-        pool = Pool(keys >> 32, keys & 0xFFFFFFFF, evidence)
-        is_first = np.zeros(len(keys), bool)
-        is_first[place[columns == PRIOR]] = True
-        return pool.take(np.flatnonzero(is_first | ~is_listed[pool.mention]))
+def _joined(
+    mentions: Sequence[Ints],
+    columns: Sequence[Ints],
+    entities: Sequence[npt.NDArray[Any]],
+    strengths: Sequence[Floats],
+    is_listed: npt.NDArray[np.bool_],
+) -> Pool:
+    """A row for every mention and entity, with the strongest evidence of each source."""
+    column = np.concatenate(columns)
+    keys = (np.concatenate(mentions) << 32) | np.concatenate(entities)
+    keys, place = np.unique(keys, return_inverse=True)
+    evidence = np.zeros((len(keys), len(EVIDENCE)), np.float32)
+    # a flat index: numpy takes five times as long with two
+    np.maximum.at(evidence.reshape(-1), place * len(EVIDENCE) + column, np.concatenate(strengths))
+    pool = Pool(keys >> 32, keys & 0xFFFFFFFF, evidence)
+    if not is_listed.any():
+        return pool
+    is_first = np.zeros(len(keys), bool)
+    is_first[place[column == PRIOR]] = True
+    return pool.take(np.flatnonzero(is_first | ~is_listed[pool.mention]))
 
 
 # -- scores
@@ -281,25 +325,29 @@ def score(evidence: Floats) -> Floats:
     return scores
 
 
-def _best(pool: Pool, num_mentions: int, *, by_prior: int, by_score: int) -> Ints:
+def _best(pool: Pool, *, by_prior: int, by_score: int) -> Ints:
     """Rows of each mention's best by prior, and of the best of the rest by score; by mention and falling prior."""
-    prior, scores = pool.evidence[:, PRIOR], score(pool.evidence)
-    order = np.lexsort((pool.entity, -scores, -prior, pool.mention))
-    is_first = (_rank(pool.mention[order]) < by_prior) & (prior[order] > 0)
-    rest = order[~is_first]
-    rest = rest[np.lexsort((pool.entity[rest], -scores[rest], pool.mention[rest]))]
-    room = by_prior + by_score - np.bincount(pool.mention[order[is_first]], minlength=num_mentions)
-    is_kept = np.zeros(len(order), bool)
-    is_kept[order[is_first]] = True
-    is_kept[rest[_rank(pool.mention[rest]) < room[pool.mention[rest]]]] = True
-    kept: Ints = order[is_kept[order]]
-    return kept
+    kept = np.empty(len(pool.mention), np.int64)
+    prior, scores = np.ascontiguousarray(pool.evidence[:, PRIOR]), score(pool.evidence)
+    return kept[: kernels.keep_best(pool.mention, prior, scores, by_prior, by_score, kept)]
 
 
-def _rank(mention: Ints) -> Ints:
-    """Place of each row among those of its mention; rows come by mention."""
-    ranks: Ints = np.arange(len(mention)) - np.searchsorted(mention, mention)
-    return ranks
+def _meanings_of_others(vectors: Floats, pool: Pool, named: Named) -> Floats:
+    """For every distinct name, what the other names seem to mean, of unit length.
+
+    `vectors` are those of the pool's rows. A name must not speak for itself, wherever it stands.
+    """
+    filled, starts = np.unique(pool.mention, return_index=True)
+    meanings = np.zeros((len(named.name), vectors.shape[1]), np.float32)
+    meanings[filled] = np.add.reduceat(_shares_of(pool)[:, None] * vectors, starts)
+    by_name = np.zeros((int(named.name.max()) + 1, meanings.shape[1]), np.float32)
+    np.add.at(by_name, named.name, meanings)
+    return _unit(meanings.sum(axis=0) - by_name)
+
+
+def _shares_of(pool: Pool) -> Floats:
+    """How likely each row is among those of its mention, by its score so far."""
+    return _shares(score(pool.evidence), np.unique(pool.mention, return_index=True)[1])
 
 
 def _shares(scores: Floats, starts: Ints) -> Floats:
@@ -319,26 +367,7 @@ def _unit(vectors: Floats) -> Floats:
 # -- names
 
 
-def _compare_titles(pool: Pool, surfaces: Sequence[str], titles: Sequence[str]) -> None:
-    words = [_words(surface) for surface in surfaces]
-    for row, (i, title) in enumerate(zip(pool.mention.tolist(), titles, strict=True)):
-        ours, theirs = words[i], _words(title)
-        common = sum(map(len, ours & theirs))
-        if common:
-            pool.evidence[row, MENTION_IN_TITLE] = common / sum(map(len, ours))
-            pool.evidence[row, TITLE_IN_MENTION] = common / sum(map(len, theirs))
-
-
-def _remembered(function: Callable[[str], frozenset[str]]) -> Callable[[str], frozenset[str]]:
-    return functools.lru_cache(maxsize=2**13)(function)
-
-
-@_remembered
-def _words(name: str) -> frozenset[str]:
-    return frozenset(fold(bare_title(name)).split())
-
-
-@_remembered
+@functools.lru_cache(maxsize=2**13)
 def _content_words(name: str) -> frozenset[str]:
     return frozenset(form_of(name).words)
 

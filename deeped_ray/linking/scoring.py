@@ -18,6 +18,7 @@ from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.linking import kernels
 from deeped_ray.linking.config import ModelConfig, ModelKind, Product
 from deeped_ray.linking.encoding import EncodedDocument, Floats, log_prior
+from deeped_ray.linking.folded import Folded, Folding
 
 LOWEST = np.float32(-1e30)
 Bools = npt.NDArray[np.bool_]
@@ -39,10 +40,11 @@ class Scored(NamedTuple):
 
 
 class FittedModel:
-    """The weights of a trained model. Forms are kept transposed: the kernels multiply rows with rows."""
+    """The weights of a trained model."""
 
     def __init__(self, kind: ModelKind, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
         self.kind, self.config = kind, config
+        # transposed: the kernel multiplies rows with rows
         self._forms = {name: np.ascontiguousarray(weights[name].T) for name in _form_names(kind)}
         self._f = _layers(weights, "f", config)
         self._g = _layers(weights, "g", config) if _has_g(kind, config) else []
@@ -66,73 +68,62 @@ class FittedModel:
             )
         return cls(kind, config, weights)
 
-    def score(self, document: EncodedDocument, entities: Floats, words: Floats, *, explain: bool = True) -> Scored:
-        """`entities` and `words` are the vectors of the document's distinct ones."""
+    def fold(self, entities: Floats, words: Floats) -> Folding:
+        """All vectors, with the products of the words with A and B."""
+        return Folding(entities, Folded(words, [self._forms[form] for form in "AB"]))
+
+    def score(self, document: EncodedDocument, folding: Folding, *, explain: bool = True) -> Scored:
         is_candidate = np.arange(document.candidates.shape[1]) < document.num_candidates[:, None]
-        psi, beta = self._attend(document, entities, words)
+        psi, beta = self._attend(document, folding)
         scaled = np.float32(self.config.psi_scale) * psi
         if self.kind == "local":
             return Scored(_combine(self._f, scaled, document, is_candidate), psi, None, beta, None, explain)
         unary = _combine(self._g, scaled, document, is_candidate) if self._g else scaled
-        scale = self._pairwise_scale(is_candidate)
-        mu = self._propagate(unary, document, entities, is_candidate, scale)
+        pairs = self._pairs(document, folding, is_candidate)
+        mu = self._propagate(unary, document, pairs, is_candidate)
         log_belief = log_softmax(mu, is_candidate)
         belief = np.exp(log_belief) * is_candidate
         evidence = belief if self.config.belief == "probability" else log_belief
         rho = _combine(self._f, evidence, document, is_candidate)
-        support = self._support(rho, document, entities, is_candidate, scale) if explain else None
+        support = support_of(rho, document, pairs, is_candidate) if explain else None
         return Scored(rho, psi, belief, beta, support, explain)
 
-    def _attend(self, document: EncodedDocument, entities: Floats, words: Floats) -> tuple[Floats, Floats]:
+    def _attend(self, document: EncodedDocument, folding: Folding) -> tuple[Floats, Floats]:
         """Psi and beta (section 4)."""
         psi, beta = np.zeros(document.candidates.shape, np.float32), np.zeros(document.context.shape, np.float32)
+        entities, words = folding.entities[document.entities], folding.times_words.take(document.words)
         kernels.attend(
-            *(dots(self._times(entities, form), words) for form in "AB"),
+            *(dots(entities, half) for half in np.split(words, 2, axis=1)),
             *(document.candidates, document.num_candidates, document.context, document.num_words),
             *(self.config.kept_words(self.kind), psi, beta, np.zeros(document.context.shape, np.int32)),
         )
         return psi, beta
 
-    def _propagate(
-        self, unary: Floats, document: EncodedDocument, entities: Floats, is_candidate: Bools, scale: np.float32
-    ) -> Floats:
+    def _pairs(self, document: EncodedDocument, folding: Folding, is_candidate: Bools) -> Floats:
+        """Phi of all pairs of entities (section 5)."""
+        # not folded: messages add up to a hundred, and another order of these sums moves scores by up to 2e-4
+        entities, C = folding.entities[document.entities], self._forms["C"]
+        scaled = self._pairwise_scale(is_candidate) * entities
+        return dots(scaled * C if C.ndim == 1 else dots(scaled, C), entities)
+
+    def _propagate(self, unary: Floats, document: EncodedDocument, pairs: Floats, is_candidate: Bools) -> Floats:
         """mu after T rounds (section 5)."""
         config, (n, S) = self.config, unary.shape
-        scores = dots(self._times(scale * entities, "C"), entities)
         if config.product == "sum" or not kernels.can_propagate(delta=config.damping, T=config.rounds):
-            phi = scores[document.candidates[:, None, :, None], document.candidates[None, :, None, :]]
+            phi = pairs[document.candidates[:, None, :, None], document.candidates[None, :, None, :]]
             return _propagate_plainly(unary, phi, is_candidate, config)
         mu = np.zeros((n, S), np.float32)
         messages = (np.empty((1, n, S * n), kind) for kind in (np.float32, np.float32, np.int8))
         kernels.propagate(
-            *(unary, scores, document.candidates, document.num_candidates),
+            *(unary, pairs, document.candidates, document.num_candidates),
             *(np.float32(config.damping), bool(config.excludes_receiver), config.rounds, False, *messages, mu),
         )
         return mu
-
-    def _support(
-        self, rho: Floats, document: EncodedDocument, entities: Floats, is_candidate: Bools, scale: np.float32
-    ) -> Floats:
-        """Phi(e_i, e_j) - Phi(r_i, e_j), with r_i the runner-up of mention i."""
-        rows = np.arange(len(rho))
-        best = rho.argmax(axis=1)
-        is_other = is_candidate.copy()
-        is_other[rows, best] = False
-        second = np.where(is_other, rho, LOWEST).argmax(axis=1)
-        answers = entities[document.candidates[rows, best]] * is_candidate.any(axis=1, keepdims=True)
-        rivals = entities[document.candidates[rows, second]]
-        gain = (answers - rivals) * is_other.any(axis=1, keepdims=True)
-        return scale * dots(self._times(gain, "C"), answers)
 
     def _pairwise_scale(self, is_candidate: Bools) -> np.float32:
         """The factor of Phi: 2 / (n - 1), or 2 / n, of the mentions that have candidates."""
         num_mentions = int(is_candidate.any(axis=1).sum()) - (not self.config.counts_itself)
         return np.float32(self.config.psi_scale * 2 / max(1, num_mentions))
-
-    def _times(self, vectors: Floats, form: str) -> Floats:
-        """x' A for every vector x; the form is given in full or by its diagonal."""
-        weights = self._forms[form]
-        return vectors * weights if weights.ndim == 1 else dots(vectors, weights)
 
 
 # -- weights
@@ -169,6 +160,18 @@ def _layers(weights: Mapping[str, Floats], function: str, config: ModelConfig) -
 # -- equations
 
 
+def support_of(rho: Floats, document: EncodedDocument, pairs: Floats, is_candidate: Bools) -> Floats:
+    """Phi(e_i, e_j) - Phi(r_i, e_j), with r_i the runner-up of mention i."""
+    rows = np.arange(len(rho))
+    best = rho.argmax(axis=1)
+    is_other = is_candidate.copy()
+    is_other[rows, best] = False
+    second = np.where(is_other, rho, LOWEST).argmax(axis=1)
+    answers, rivals = document.candidates[rows, best], document.candidates[rows, second]
+    gain: Floats = pairs[np.ix_(answers, answers)] - pairs[np.ix_(rivals, answers)]
+    return gain * is_other.any(axis=1, keepdims=True) * is_candidate.any(axis=1)
+
+
 def _combine(
     layers: list[tuple[Floats, Floats]], evidence: Floats, document: EncodedDocument, is_candidate: Bools
 ) -> Floats:
@@ -184,7 +187,7 @@ def _combine(
 
 def dots(x: Floats, y: Floats) -> Floats:
     result = np.empty((len(x), len(y)), np.float32)
-    kernels.dots(np.ascontiguousarray(x), y, result)
+    kernels.dots(np.ascontiguousarray(x), np.ascontiguousarray(y), result)
     return result
 
 

@@ -118,6 +118,10 @@ def local_ray(*, num_cpus: int | None = None, meanwhile: Callable[[], object] = 
         "RAY_AUTH_TOKEN_PATH": str(token),
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+        # Ray's 15 gives replicas 3% of a core that any other process wants: requests would wait, and health checks fail
+        "RAY_worker_niceness": "0",
+        # a raylet ends itself if its agent takes longer to start: by default 30 s, which is too little on a busy machine
+        "RAY_agent_register_timeout_ms": "300000",
         # so that Ray takes 127.0.0.1 for its address, as on macOS, and listens nowhere else
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "DASHBOARD_METRIC_PORT": str(head_metrics),

@@ -9,9 +9,11 @@ import json
 import logging
 import os
 import socket
+import sys
+import threading
 from collections.abc import Iterator
 from datetime import datetime, timezone
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TextIO, cast, get_args
 
 from deeped_ray.types import DeepEdError, redacted
 
@@ -48,6 +50,8 @@ def start(given: Labels) -> None:
     global _labels
     _labels = given
     if given.format == "json":
+        if not isinstance(sys.stderr, WholeLines):
+            sys.stderr = cast(TextIO, WholeLines(sys.stderr))
         handler = logging.StreamHandler()
         handler.setFormatter(JsonFormatter())
         logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
@@ -80,6 +84,27 @@ def format_of(option: Format | None) -> Format:
 
 def is_json() -> bool:
     return _labels.format == "json"
+
+
+class WholeLines:
+    """A stream that keeps the lines of threads apart.
+
+    Ray prints what workers say from a thread of its own, the line first and then its end. Without this, a line of another
+    thread may come between the two.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._pending = stream, threading.local()
+
+    def write(self, text: str) -> int:
+        lines = getattr(self._pending, "text", "") + text
+        whole, end, self._pending.text = lines.rpartition("\n")
+        if end:
+            self._stream.write(whole + end)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class JsonFormatter(logging.Formatter):

@@ -129,10 +129,9 @@ def without_gold(document: EncodedDocument, missing: Bools) -> EncodedDocument:
 
 def by_model(model: FittedModel, seen: Sequence[Seen], inputs: LinkerInputs) -> Answers:
     """What a model says."""
-    parts = []
+    parts, folding = [], model.fold(inputs.entity_vectors, inputs.words.vectors)
     for surfaces, document, is_asked, weight in seen:
-        vectors = inputs.entity_vectors[document.entities], inputs.words.vectors[document.words]
-        scored = model.score(document, *vectors, explain=False)
+        scored = model.score(document, folding, explain=False)
         judged = Judged.by_model(surfaces, document, scored)
         parts.append(answers(judged, document.gold, is_asked, weight))
     return joined(parts)

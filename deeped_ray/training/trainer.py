@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,48 +35,29 @@ from deeped_ray.linking.candidate_lists import CandidateLists, list_path
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.detection import WEIGHTS as DETECTION_WEIGHTS
-from deeped_ray.linking.encoding import Floats
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import (
-    ALL_BY_PRIOR,
     MENTION_COUNTS,
     certainty_path,
     is_prior_alone,
     weights_path,
 )
 from deeped_ray.linking.mention_counts import MentionCounts
-from deeped_ray.linking.scoring import FittedModel
 from deeped_ray.running import logs, tasks
 from deeped_ray.running.cluster import ensure_ray, observed
 from deeped_ray.running.faults import reached
 from deeped_ray.running.metrics import record
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
 from deeped_ray.storage.location import Location
-from deeped_ray.training.calibration import fit_certainty
 from deeped_ray.training.checkpoint import FitName, Run
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
-from deeped_ray.training.detection import Fitted, fit_detection
 from deeped_ray.training.documents import LEAST_MENTIONS, TrainingDocuments, training_identity, with_defaults
-from deeped_ray.training.fitting import Examples, Fit
 from deeped_ray.training.history import HISTORY, Validation, best_seed, models_of, read_history, summarize, write_curves
+from deeped_ray.training.job import FitJob, certainty, detection
 from deeped_ray.types import DeepEdError
 
 logger = logging.getLogger(__name__)
 MAX_CPUS_PER_WORKER = 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitJob:
-    """What a worker is told; it reads nothing but the knowledge base."""
-
-    kb: str
-    training: TrainingConfig
-    model: ModelConfig
-    candidates: CandidateConfig
-    documents: TrainingDocuments
-    lists: CandidateLists
-    counts: MentionCounts
-    labels: logs.Labels
 
 
 def train_linker(
@@ -181,7 +162,7 @@ def _calibrate(job: FitJob, history: Sequence[Validation], folder: Path) -> None
     names = [FitName(kind, seed) for kind in models_of(history) for seed in job.training.all_seeds]
     weights = [load_file(weights_path(folder, name.kind, seed=name.seed)) for name in names]
     calibrated = replace(job, documents=replace(job.documents, train=[], weights=[], dev=[], annotated=[]))
-    done = tasks.run("calibrate", _fit_certainty, [None, *zip(names, weights, strict=True)], calibrated, unit="models")
+    done = tasks.run("calibrate", certainty, [None, *zip(names, weights, strict=True)], calibrated, unit="models")
     for name, found in zip([None, *names], done.results, strict=True):
         if found is not None:
             save_file(found, certainty_path(folder, *name) if name else certainty_path(folder, "prior"))
@@ -193,7 +174,7 @@ def _calibrate(job: FitJob, history: Sequence[Validation], folder: Path) -> None
 
 def _fit_detection(job: FitJob, folder: Path) -> None:
     """How mentions are found in raw text."""
-    (fitted,) = tasks.run("detection", _detection_weights, [job.training.seed], job, unit="fits").results
+    (fitted,) = tasks.run("detection", detection, [job.training.seed], job, unit="fits").results
     save_file(fitted.weights, folder / DETECTION_WEIGHTS)
     logger.info("detection: F1 %s on documents kept aside", fitted.f1)
 
@@ -248,35 +229,14 @@ def _cpus_per_worker(num_workers: int) -> int:
 
 
 def _fit_models(job: FitJob, num_threads: int) -> None:
-    """One model after the other, with a report to Ray Train at every validation."""
+    """With a report to Ray Train at every validation."""
     torch.set_num_threads(num_threads)
     # this logger of Ray Train has the name of its file, so `LoggingConfig` does not reach it
     logging.getLogger(ray_context.__file__).setLevel(logging.WARNING)
     with observed(job.labels._replace(shard=f"worker {ray.train.get_context().get_world_rank()}")):
-        inputs = LinkerInputs(KnowledgeBase(job.kb), job.candidates, lists=job.lists)
-        inputs.counts = job.counts
-        examples = Examples.of(job.documents, inputs, insert_gold=job.training.insert_gold)
         run = _run_so_far()
-        for kind in job.training.kinds:
-            for seed in job.training.all_seeds:
-                for validation in Fit(FitName(kind, seed), examples, job.training, job.model, run).validations():
-                    _report(run, validation)
-
-
-def _fit_certainty(item: tuple[FitName, dict[str, Floats]] | None, job: FitJob) -> dict[str, Floats] | None:
-    """For one model, or for the prior."""
-    torch.set_num_threads(1)
-    kb = KnowledgeBase(job.kb)
-    if item is None:
-        return fit_certainty(None, job.documents.calibration, LinkerInputs(kb, ALL_BY_PRIOR))
-    name, weights = item
-    inputs = LinkerInputs(kb, job.candidates, lists=job.lists)
-    inputs.counts = job.counts
-    return fit_certainty(FittedModel(name.kind, job.model, weights), job.documents.calibration, inputs)
-
-
-def _detection_weights(seed: int, job: FitJob) -> Fitted:
-    return fit_detection(KnowledgeBase(job.kb), job.documents, seed=seed)
+        for validation in job.validations(run):
+            _report(run, validation)
 
 
 def _run_so_far() -> Run:

@@ -8,12 +8,10 @@ from deeped_ray.corpus import teaching
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.cooccurrence import GRAPH, LINK_WORDS, WordCounts
-from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.corpus.teaching import Choice, Place, documents_of, is_whole, key_of, repeats
-from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.types import DeepEdError, Link, Page
-from tests.conftest import page_xml, write_dump
+from tests.conftest import ingest_pages, page_xml
 
 
 def page(text: str, *links: tuple[str, str]) -> Page:
@@ -97,24 +95,10 @@ WIKI = "".join(
 )
 
 
-def ingested(folder: Path, *, links: int, share: float = 1.0, least: int = 1) -> KnowledgeBase:
-    kb = KnowledgeBase(folder / "kb", create=True)
-    dump = write_dump(folder / "dump.xml", WIKI)
-    config = CorpusConfig(
-        dump=(str(dump),),
-        min_word_count=1,
-        min_links_without_page=least,
-        partitions=2,
-        teaching_links=links,
-        max_teaching_share=share,
-    )
-    build_corpus(kb, config)
-    return kb
-
-
 def test_nothing_that_a_teaching_article_links_is_counted(local_ray_session: None, tmp_path: Path) -> None:
-    kb = ingested(tmp_path, links=20)
-    corpus = kb.open("corpus")
+    corpus = ingest_pages(tmp_path, WIKI, teaching_links=20, max_teaching_share=1.0, min_links_without_page=1).open(
+        "corpus"
+    )
     taught = [*teaching.read(corpus, "train"), *teaching.read(corpus, "dev")]
     articles = {document.name.rpartition(",")[0] for document in taught}
     assert corpus.summary()["teaching_documents"] == len(taught) == len(articles) == 10
@@ -134,10 +118,8 @@ def test_nothing_that_a_teaching_article_links_is_counted(local_ray_session: Non
 
 
 def test_no_article_teaches_if_none_is_asked_for_and_all_do_if_all_may(local_ray_session: None, tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    assert teaching.read(ingested(tmp_path / "a", links=0).open("corpus"), "train") == []
-    corpus = ingested(tmp_path / "b", links=1000).open("corpus")
+    assert teaching.read(ingest_pages(tmp_path / "a", WIKI, teaching_links=0).open("corpus"), "train") == []
+    corpus = ingest_pages(tmp_path / "b", WIKI, teaching_links=1000, max_teaching_share=1.0).open("corpus")
     assert corpus.summary()["followed_links"] == 0
     assert corpus.summary()["teaching_documents"] == 40
 

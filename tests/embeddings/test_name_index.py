@@ -8,21 +8,9 @@ from hypothesis import strategies as st
 from deeped_ray.corpus import priors
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.embeddings import name_index
-from deeped_ray.embeddings.name_index import (
-    EQUALS,
-    KINDS,
-    TYPO,
-    WORDS,
-    NameIndex,
-    acronym_of,
-    endings_of,
-    fold,
-    form_of,
-    initials_of,
-    is_typo,
-    write_name_index,
-)
+from deeped_ray.embeddings import name_forms, name_index
+from deeped_ray.embeddings.name_forms import acronym_of, endings_of, fold, form_of, initials_of, is_typo
+from deeped_ray.embeddings.name_index import EQUALS, KINDS, TYPO, NameIndex, write_name_index
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.storage.location import Location
@@ -126,7 +114,7 @@ def test_every_single_edit_is_found(tmp_path: Path, surface: str) -> None:
     changed = [letters[:i] + "x" + letters[i + rest :] for i in range(len(letters)) for rest in (0, 1)]
     index, _ = make_index(tmp_path, {surface: []})
     for typed in [*deleted, *swapped, *changed]:
-        if len(form_of(typed).squeezed) >= name_index.MIN_TYPO_LENGTH:
+        if len(form_of(typed).squeezed) >= name_forms.MIN_TYPO_LENGTH:
             assert {EQUALS, TYPO} & {*index.find(typed).kinds.tolist()}, typed
 
 
@@ -174,13 +162,11 @@ def test_two_frequent_words_are_found_together(tmp_path: Path, monkeypatch: pyte
     assert ("Zoe Junior Smith", "words") in found(index, catalogue, "Zoe Smith")
 
 
-def test_entities_that_share_a_word_are_told_from_others(tmp_path: Path) -> None:
+def test_words_of_a_surface_have_the_entities_with_such_names(tmp_path: Path) -> None:
     index, catalogue = make_index(tmp_path, ENTITIES)
-    some = np.sort([catalogue.require(title) for title in ("Chicago White Sox", "NPR", "Alexander Lebed")])
-    shared = index.sharing("Chicago Palace", some)
-    assert [catalogue.title(entity) for entity in shared.entities.tolist()] == ["Chicago White Sox"]
-    assert shared.strengths.tolist() == pytest.approx([7 / 13])
-    assert shared.kinds.tolist() == [WORDS]
+    ((start, end, letters), (_, _, others)), total = index.words_of("Chicago Palace")
+    assert "Chicago White Sox" in [catalogue.title(entity) for entity in index.entities[start:end].tolist()]
+    assert (letters, others, total) == (7, 6, 13)
 
 
 def test_names_of_a_knowledge_base_are_memory_mapped(corpus_kb: KnowledgeBase) -> None:

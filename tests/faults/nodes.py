@@ -18,6 +18,7 @@ from ray.cluster_utils import Cluster
 
 from deeped_ray.running.faults import Faults
 from deeped_ray.running.local_ray import descendants, living
+from tests.conftest import WITHOUT_EXTRAS
 
 ROOT = Path(__file__).parent.parent.parent
 # A raylet that is gone refuses connections and is given up after 1.5 s; one that is merely slow has the default 10 s.
@@ -68,8 +69,7 @@ class Nodes:
         self._environment = {**environment, **self.faults.environment}
         self._jobs: list[Job] = []
         self._cluster = Cluster()
-        # no autoscaler
-        self._head = self._add("head", 1, include_dashboard=False, no_monitor=True, _system_config=QUICK_TO_NOTICE)
+        self._head = self._add("head", 1, _system_config=QUICK_TO_NOTICE)
 
     def _add(self, name: str, num_cpus: int, **options: object) -> Node:
         node: Node = self._cluster.add_node(
@@ -77,6 +77,7 @@ class Nodes:
             num_cpus=num_cpus,
             object_store_memory=STORE_BYTES,
             include_log_monitor=False,  # what workers say stays in their files
+            **WITHOUT_EXTRAS,
             env_vars={**self._environment, "DEEPED_CACHE": str(self._folder / f"cache-{name}")},
             **options,
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from deeped_ray.evaluation.datasets import read_dataset
@@ -102,12 +103,16 @@ def read_files(folder: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def undisturbed(kb: KnowledgeBase) -> list[Validation]:
-    """The same fits in this process."""
+    """The same fits in this process, by as many threads as the worker has: the order of sums depends on them."""
     documents = TrainingDocuments.of(read_dataset("mini:train"), read_dataset("mini:dev"))
     examples = Examples.of(documents, LinkerInputs(kb, CandidateConfig()))
-    run = Run()
-    for seed in TRAINING.all_seeds:
-        list(Fit(FitName("global", seed), examples, TRAINING, ModelConfig(), run).validations())
+    run, num_threads = Run(), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for seed in TRAINING.all_seeds:
+            list(Fit(FitName("global", seed), examples, TRAINING, ModelConfig(), run).validations())
+    finally:
+        torch.set_num_threads(num_threads)
     return run.history
 
 

@@ -97,4 +97,4 @@ def test_messages_that_would_vanish_are_left_to_torch() -> None:
 def test_kernels_are_compiled_where_no_folder_can_keep_them() -> None:
     scope: dict[str, Any] = {}
     exec("def double(x):\n    return 2 * x", scope)  # from no file, so that numba finds no place for its cache
-    assert kernels._compiled(scope["double"])(3) == 6
+    assert kernels.compiled(scope["double"])(3) == 6

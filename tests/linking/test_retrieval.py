@@ -7,6 +7,7 @@ import pytest
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking import retrieval
+from deeped_ray.linking import retrieval_kernels as kernels
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.encoding import EncodedDocument
 from deeped_ray.linking.inputs import LinkerInputs
@@ -101,13 +102,38 @@ def make_pool(rows: Sequence[tuple[int, int, float, float]]) -> Pool:
 
 def test_the_best_by_prior_are_kept_and_then_the_best_by_score() -> None:
     pool = make_pool([(0, 1, 0.9, 0), (0, 2, 0.1, 0), (0, 3, 0, 0.5), (0, 4, 0, 0.9), (2, 5, 0, 0.1)])
-    rows = retrieval._best(pool, 3, by_prior=1, by_score=1)
+    rows = retrieval._best(pool, by_prior=1, by_score=1)
     assert pool.entity[rows].tolist() == [1, 4, 5]
 
 
 def test_room_that_the_prior_leaves_goes_to_the_score() -> None:
     pool = make_pool([(0, entity, 0, entity / 10) for entity in range(6)])
-    assert pool.entity[retrieval._best(pool, 1, by_prior=2, by_score=2)].tolist() == [5, 4, 3, 2]
+    assert pool.entity[retrieval._best(pool, by_prior=2, by_score=2)].tolist() == [5, 4, 3, 2]
+
+
+def test_the_best_are_those_that_sorting_finds() -> None:
+    rng = np.random.default_rng(0)
+    keys = np.unique(rng.integers(0, 3 * 40, 100))
+    prior, fit = (rng.integers(0, 4, len(keys)) / 4 for _ in range(2))
+    pool = make_pool([*zip((keys // 40).tolist(), keys.tolist(), prior.tolist(), fit.tolist(), strict=True)])
+    scores = retrieval.score(pool.evidence)
+    expected = []
+    for i in range(3):
+        rows = sorted(np.flatnonzero(pool.mention == i), key=lambda r: (-prior[r], -scores[r], r))
+        first = [row for row in rows if prior[row] > 0][:4]
+        rest = sorted({*rows} - {*first}, key=lambda r: (-scores[r], r))[: 9 - len(first)]
+        expected += [row for row in rows if row in {*first, *rest}]
+    assert retrieval._best(pool, by_prior=4, by_score=5).tolist() == expected
+
+
+@pytest.mark.parametrize("num_near", [2, 50])  # fewer than a list has, or more
+def test_letters_of_shared_words_are_counted(num_near: int) -> None:
+    near, listed = np.arange(0, 2 * num_near, 2), np.array([1, 2, 4, 8, 0, 2], np.int32)
+    letters = np.zeros((2, num_near), np.float32)
+    starts, ends, lengths, mention = map(np.array, ([0, 4, 6], [4, 6, 6], [5, 3, 7], [0, 0, 1]))
+    kernels.shared_letters(near, listed, starts, ends, lengths, mention, letters)
+    assert letters[0].tolist() == [3, 8, 5, 0, 5, *[0] * 50][:num_near]
+    assert not letters[1].any()
 
 
 def test_shares_of_every_mention_add_up_to_one() -> None:

@@ -1,6 +1,7 @@
 """The model as linking uses it against the model as training does."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,12 @@ def fitted(kind: ModelKind, settings: dict[str, Any]) -> tuple[LinkerModel, Fitt
 
 
 def scored(model: FittedModel, batch: Batch) -> list[Scored]:
-    return [model.score(document, e.numpy(), w.numpy()) for document, e, w in batch.one_by_one()]
+    return [
+        model.score(
+            replace(document, entities=np.arange(len(e)), words=np.arange(len(w))), model.fold(e.numpy(), w.numpy())
+        )
+        for document, e, w in batch.one_by_one()
+    ]
 
 
 @pytest.mark.parametrize("seed", range(3))

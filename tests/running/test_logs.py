@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import ray
 
 from deeped_ray.running import logs
-from deeped_ray.running.logs import JsonFormatter, Labels, format_of
+from deeped_ray.running.logs import JsonFormatter, Labels, WholeLines, format_of
 from deeped_ray.running.progress import Progress
 from deeped_ray.running.tasks import label_of
 from deeped_ray.storage.location import Location, StorageError
@@ -183,6 +184,16 @@ def test_tasks_on_a_real_ray_log_run_stage_and_shard(local_ray_session: None) ->
         job.communicate()
     told = {(line["run"], line["stage"], line["message"]) for line in found if line.get("logger") == "deeped_ray.task"}
     assert told == {("nightly", "parse", "about to work hard")}
+
+
+def test_lines_of_threads_are_kept_apart() -> None:
+    stream = io.StringIO()
+    lines = WholeLines(stream)
+    lines.write("a line of one thread")
+    with ThreadPoolExecutor(1) as other:
+        other.submit(lines.write, "a line of another\n").result()
+    lines.write("\nand more")
+    assert stream.getvalue() == "a line of another\na line of one thread\n"
 
 
 def test_the_formatter_survives_what_is_no_json() -> None:

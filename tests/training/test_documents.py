@@ -1,12 +1,11 @@
 """What a linker learns from: given documents, or the dump's own links, or nothing."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deeped_ray import open as open_kb
-from deeped_ray.corpus.config import CorpusConfig
-from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
@@ -19,7 +18,7 @@ from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.documents import TrainingDocuments, split_weight, with_defaults
 from deeped_ray.training.trainer import train_linker
 from deeped_ray.types import DeepEdError, Document, Mention
-from tests.conftest import page_xml, write_dump
+from tests.conftest import fitting_here, ingest_pages, page_xml
 
 
 @pytest.mark.parametrize(
@@ -84,46 +83,53 @@ DEAD_LINKS = "".join(
 )
 
 
-def built(folder: Path, pages: str, **settings: float) -> KnowledgeBase:
-    kb = KnowledgeBase(folder / "kb", create=True)
-    dump = str(write_dump(folder / "dump.xml", pages))
-    numbers = {"min_word_count": 1, "min_links_without_page": 0, "partitions": 2, **settings}
-    build_corpus(kb, CorpusConfig(dump=(dump,), **numbers))  # type: ignore[arg-type]
+@pytest.fixture(scope="module")
+def three_pages(local_ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+    return embedded(ingest_pages(tmp_path_factory.mktemp("three"), THREE_PAGES))
+
+
+def embedded(kb: KnowledgeBase) -> KnowledgeBase:
+    """All that a linker is trained on."""
     build_words(kb, WordVectorConfig(dimension=2))
     embed_entities(kb)
     build_index(kb, IndexConfig())
     return kb
 
 
-@pytest.mark.parametrize(
-    ("pages", "settings"),
-    [
-        (THREE_PAGES, {}),
-        (DEAD_LINKS, {}),
-        (DEAD_LINKS, {"teaching_links": 0}),
-        (DEAD_LINKS, {"max_teaching_share": 1.0}),
-    ],
-    ids=["three pages without links", "links to nowhere", "none may teach", "all teach"],
-)
-def test_with_too_little_to_learn_from_the_linker_answers_by_prior_alone(
-    pages: str, settings: dict[str, float], local_ray_session: None, tmp_path: Path
-) -> None:
-    kb = built(tmp_path, pages, **settings)
-    config = TrainingConfig(epochs=1)
-    summary = train_linker(kb, config, ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig())
-    title = "Apple" if pages is THREE_PAGES else "Town 7"
-    if settings.get("max_teaching_share") == 1.0:
-        # sixty links teach, all of them to things that the wiki does not have
-        assert set(summary["dev_accuracy"]) == {"local", "global"}
-    else:
-        assert summary["models"] == []
-        assert Linker.open(kb, "global").model is None
+def check_that_it_links(kb: KnowledgeBase, title: str) -> None:
     (answer,) = open_kb(kb.root).link(f"{title} is here.", [(0, len(title))])
     assert title in [candidate.title for candidate in answer.candidates]
     assert 0 <= answer.candidates[0].probability <= 1
 
 
-def test_annotated_documents_need_some_for_validation(local_ray_session: None, tmp_path: Path) -> None:
-    kb = built(tmp_path, THREE_PAGES)
+def test_with_three_pages_the_linker_answers_by_prior_alone(three_pages: KnowledgeBase) -> None:
+    assert train(three_pages)["models"] == []
+    assert Linker.open(three_pages, "global").model is None
+    check_that_it_links(three_pages, "Apple")
+
+
+@pytest.mark.parametrize("settings", [{}, {"teaching_links": 0}], ids=["links to nowhere", "none may teach"])
+def test_with_too_little_to_learn_from_the_linker_answers_by_prior_alone(
+    settings: dict[str, float], local_ray_session: None, tmp_path: Path
+) -> None:
+    kb = embedded(ingest_pages(tmp_path, DEAD_LINKS, **settings))
+    assert train(kb)["models"] == []
+    assert Linker.open(kb, "global").model is None
+    check_that_it_links(kb, "Town 7")
+
+
+def test_links_to_what_the_wiki_does_not_have_teach_a_linker(local_ray_session: None, tmp_path: Path) -> None:
+    """Sixty of them, in articles that all teach."""
+    kb = embedded(ingest_pages(tmp_path, DEAD_LINKS, max_teaching_share=1.0))
+    with fitting_here(tmp_path / "checkpoint"):
+        assert set(train(kb)["dev_accuracy"]) == {"local", "global"}
+    check_that_it_links(kb, "Town 7")
+
+
+def train(kb: KnowledgeBase) -> dict[str, Any]:
+    return train_linker(kb, TrainingConfig(epochs=1), ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig())
+
+
+def test_annotated_documents_need_some_for_validation(three_pages: KnowledgeBase) -> None:
     with pytest.raises(DeepEdError, match="Give --dev, as in aida:FILE"):
-        with_defaults(kb, TrainingConfig(train=("mini:train",)))
+        with_defaults(three_pages, TrainingConfig(train=("mini:train",)))

@@ -1,0 +1,94 @@
+"""Vectors of entities from hyperlinks alone: two entities are near each other if the same pages link to them.
+
+    X[p, e]   how often page p links to entity e, damped, times the rarity of e; rows have unit length
+    l_e       row e of V S, where X = U S V' is cut to the largest singular values; then of unit length
+
+A page counts as linking to itself. Entity vectors come from words (section 3). These vectors know nothing of words, so the
+two are independent evidence of what belongs together. They are found by subspace iteration, which reads X a few times, in
+blocks of entities: memory grows with the number of pages, not with that of entities.
+
+    links.vectors.npy     [E, k], float16; zeros for an entity that no page links to
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Float, Float16, Int
+from scipy import sparse
+
+from deeped_ray.corpus.cooccurrence import WordCounts
+from deeped_ray.knowledge.parts import Part
+
+DIMENSION = 64
+"""128 numbers, or whitened ones, are no better evidence (docs/experiments.md)."""
+SPARE_DIMENSIONS = 16
+ITERATIONS = 3
+LEAST_RARITY = 0.5
+_BLOCK = 100_000
+
+
+def write_link_vectors(folder: Path, graph: WordCounts) -> None:
+    np.save(folder / "links.vectors.npy", link_vectors(graph))
+
+
+def link_vectors(graph: WordCounts, *, dimension: int = DIMENSION, seed: int = 0) -> Float16[np.ndarray, "E k"]:
+    """From who links to whom: `graph.row(entity)` has the entities that its page links to."""
+    links = _weights(graph)
+    num_entities, num_pages = links.shape
+    k = min(dimension, num_pages)
+    rng = np.random.default_rng(seed)
+    axes = rng.standard_normal((num_pages, min(k + SPARE_DIMENSIONS, num_pages))).astype(np.float32)
+    for _ in range(ITERATIONS):
+        axes, _ = np.linalg.qr(sum((block.T @ (block @ axes) for block in _blocks(links)), np.zeros_like(axes)))
+    gram = sum((_gram(block @ axes) for block in _blocks(links)), np.zeros((axes.shape[1],) * 2))
+    _, directions = np.linalg.eigh(gram)  # smallest first
+    axes = (axes @ directions[:, ::-1][:, :k]).astype(np.float32)
+    vectors = np.zeros((num_entities, k), np.float16)
+    for number, block in enumerate(_blocks(links)):
+        vectors[number * _BLOCK : (number + 1) * _BLOCK] = _units(block @ axes)
+    return vectors
+
+
+def _weights(graph: WordCounts) -> sparse.csr_matrix:
+    """X', [E, pages that link]."""
+    lengths = np.diff(graph.offsets)
+    pages = np.flatnonzero(lengths)
+    page = np.append(np.repeat(np.arange(len(pages)), lengths[pages]), np.arange(len(pages)))
+    entity = np.append(graph.words, pages)
+    times = np.append(1 + np.log(graph.counts), np.ones(len(pages)))
+    links = sparse.csr_matrix((times.astype(np.float32), (entity, page)), shape=(len(graph), len(pages)))
+    num_pages_linking = np.diff(links.indptr)
+    rarity = np.log((len(pages) + 1) / (num_pages_linking + 0.5)).clip(LEAST_RARITY)
+    links = sparse.diags(rarity.astype(np.float32)) @ links
+    lengths_of_pages = np.sqrt(np.asarray(links.multiply(links).sum(axis=0)).ravel())
+    return (links @ sparse.diags((1 / lengths_of_pages).astype(np.float32))).tocsr()
+
+
+def _blocks(links: sparse.csr_matrix) -> Iterator[sparse.csr_matrix]:
+    return (links[start : start + _BLOCK] for start in range(0, links.shape[0], _BLOCK))
+
+
+def _gram(x: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "k k"]:
+    wide = x.astype(np.float64)
+    return wide.T @ wide
+
+
+def _units(x: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
+    norms = np.linalg.norm(x, axis=1, keepdims=True)
+    return x / np.where(norms > 0, norms, 1)
+
+
+class LinkVectors:
+    """Reads the vectors, mapped."""
+
+    def __init__(self, index: Part) -> None:
+        self._vectors: npt.NDArray[np.float16] = np.asarray(index.array("links.vectors"))
+
+    def take(self, entities: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n k"]:
+        """Zeros for entities beyond the corpus, which candidate lists may have."""
+        found = np.zeros((len(entities), self._vectors.shape[1]), np.float32)
+        is_known = entities < len(self._vectors)
+        found[is_known] = self._vectors[entities[is_known]]
+        return found

@@ -1,0 +1,54 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deeped_ray.corpus.cooccurrence import GRAPH, WordCounts
+from deeped_ray.embeddings.link_vectors import LinkVectors, _weights, link_vectors
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.csr import write_csr
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.storage.location import Location
+
+
+def graph_of(folder: Path, pages: dict[int, list[int]], *, entities: int) -> WordCounts:
+    """Page -> entities that it links to, once each."""
+    linked = [sorted(pages.get(entity, [])) for entity in range(entities)]
+    words = np.array([each for row in linked for each in row], np.int32)
+    lengths = np.array([*map(len, linked)], np.int64)
+    write_csr(folder / GRAPH, lengths, words=words, counts=np.ones(len(words), np.int32))
+    return WordCounts(Part("corpus", "", Location(folder), {}), GRAPH)
+
+
+def cosines(graph: WordCounts, **options: int) -> np.ndarray:
+    vectors = link_vectors(graph, **options).astype(np.float32)
+    return vectors @ vectors.T
+
+
+def test_vectors_are_the_singular_vectors_of_the_links(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pages = {page: rng.choice(40, 12, replace=False).tolist() for page in range(15)}
+    graph = graph_of(tmp_path, pages, entities=40)
+    left, values, _ = np.linalg.svd(_weights(graph).toarray(), full_matrices=False)
+    exact = left[:, :5] * values[:5]
+    exact /= np.linalg.norm(exact, axis=1, keepdims=True)
+    assert cosines(graph, dimension=5) == pytest.approx(exact @ exact.T, abs=0.01)
+
+
+def test_entities_of_the_same_pages_are_near_and_those_of_others_are_not(tmp_path: Path) -> None:
+    cricket, rugby = [4, 5, 6], [7, 8, 9]
+    graph = graph_of(tmp_path, {0: cricket, 1: cricket, 2: rugby, 3: rugby}, entities=10)
+    near = cosines(graph, dimension=2)
+    assert near[4, 5] == pytest.approx(1, abs=0.01)
+    assert abs(near[4, 7]) < 0.01
+
+
+def test_an_entity_without_links_has_no_vector_and_one_beyond_the_corpus_neither(corpus_kb: KnowledgeBase) -> None:
+    vectors = LinkVectors(corpus_kb.open("index"))
+    assert not vectors.take(np.array([10**6])).any()
+    linked = np.unique(WordCounts(corpus_kb.open("corpus"), GRAPH).words)
+    assert np.linalg.norm(vectors.take(linked[:50]), axis=1) == pytest.approx(1, abs=0.01)
+
+
+def test_a_wiki_without_links_has_vectors_of_no_length(tmp_path: Path) -> None:
+    assert link_vectors(graph_of(tmp_path, {}, entities=3)).shape == (3, 0)

@@ -30,6 +30,7 @@ RANKS = {
 USES_RAY = {
     "running/cluster.py",
     "running/tasks.py",
+    "training/leftovers.py",
     "training/trainer.py",
     "serving/app.py",
     "serving/metrics.py",

@@ -54,6 +54,7 @@ from deeped_ray.training.config import TrainingConfig, WorkerConfig
 from deeped_ray.training.documents import LEAST_MENTIONS, TrainingDocuments, training_identity, with_defaults
 from deeped_ray.training.history import HISTORY, Validation, best_seed, models_of, read_history, summarize, write_curves
 from deeped_ray.training.job import FitJob, certainty, detection
+from deeped_ray.training.leftovers import freed
 from deeped_ray.types import DeepEdError
 
 logger = logging.getLogger(__name__)
@@ -202,7 +203,8 @@ def _fit_on_ray(job: FitJob, workers: WorkerConfig, run: Location) -> Checkpoint
             logging_config=LoggingConfig(log_level="WARNING"),
         ),
     )
-    checkpoint: Checkpoint | None = trainer.fit().checkpoint
+    with freed(run):
+        checkpoint: Checkpoint | None = trainer.fit().checkpoint
     if checkpoint is None:
         raise DeepEdError(f"The training run in {run} ended without a checkpoint. Remove the folder and run it again.")
     return checkpoint

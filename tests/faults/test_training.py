@@ -1,7 +1,8 @@
-"""A lost driver, worker and node: the fit goes on from its last validation and ends as if nothing had happened."""
+"""A lost driver, worker and node: the fit goes on from its last validation and ends as if nothing had happened.
 
-import contextlib
-import json
+Nodes and driver share nothing but an S3 API, which fails now and then.
+"""
+
 import os
 import signal
 from collections.abc import Iterator
@@ -24,8 +25,8 @@ from deeped_ray.training.documents import TrainingDocuments
 from deeped_ray.training.fitting import Examples, Fit
 from deeped_ray.training.history import Validation, read_history
 from deeped_ray.training.trainer import _forget_torn_snapshot
-from tests.conftest import copy_of
 from tests.faults.nodes import Job, Nodes, wait_for
+from tests.s3 import S3, prefix
 from tests.test_security import is_pickle
 
 TRAINING = TrainingConfig(epochs=4, documents_per_step=8, seeds=2, model="global")
@@ -37,7 +38,7 @@ class Disturbed:
     """What a fit has made that lost its driver, a worker and its node."""
 
     kb: KnowledgeBase
-    files: dict[Path, bytes]
+    files: dict[str, bytes]
     """of its run, when the node was lost"""
 
     @property
@@ -47,16 +48,27 @@ class Disturbed:
 
 @pytest.fixture(scope="module")
 def disturbed(
-    corpus_kb: KnowledgeBase, cluster: Nodes, tmp_path_factory: pytest.TempPathFactory
+    corpus_kb: KnowledgeBase, cluster: Nodes, s3_server: S3, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Disturbed]:
-    try:
-        yield disturb(cluster, copy_of(corpus_kb, tmp_path_factory.mktemp("fit") / "kb"))
-    finally:
-        cluster.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in s3_server.environment.items():
+            patch.setenv(name, value)
+        patch.setenv("DEEPED_CACHE", str(tmp_path_factory.mktemp("cache")))
+        s3_server.make_bucket()
+        try:
+            yield disturb(cluster, s3_server, uploaded(corpus_kb, Location(prefix("fit"))))
+        finally:
+            cluster.clear()
 
 
-def disturb(nodes: Nodes, kb: KnowledgeBase) -> Disturbed:
-    faults, before, runs = nodes.faults, kb.manifest(), kb.root.parent / "runs"
+def uploaded(kb: KnowledgeBase, to: Location) -> KnowledgeBase:
+    for name in kb.location.sizes():
+        (to / name).upload(kb.root / name)
+    return KnowledgeBase(str(to))
+
+
+def disturb(nodes: Nodes, s3: S3, kb: KnowledgeBase) -> Disturbed:
+    faults, before, runs = nodes.faults, kb.manifest(), Location(prefix("runs"))
     command = ("train_linker", "--kb", str(kb), "--storage-path", str(runs), *SETTINGS)
     nodes.add(num_cpus=2)  # the worker asks for two CPUs, which the head does not have
     faults.arm("train/global.0/3")
@@ -69,37 +81,29 @@ def disturb(nodes: Nodes, kb: KnowledgeBase) -> Disturbed:
     second = nodes.start(*command)
     os.kill(held_after(second, runs, seed=1, epoch=1), signal.SIGKILL)
     worker = held_after(second, runs, seed=1, epoch=3)
-    files = dict(read_files(runs))
+    files = {name: (runs / name).read_bytes() for name in runs.sizes()}
     nodes.lose_node(worker)
     faults.arm("train/global.0/4", "train/global.1/1")
     nodes.add(num_cpus=2)
-    second.result()
+    with s3.failing(0.02):
+        second.result()
     return Disturbed(kb, files)
 
 
-def held_after(job: Job, runs: Path, *, seed: int, epoch: int) -> int:
+def held_after(job: Job, runs: Location, *, seed: int, epoch: int) -> int:
     """The worker that is held after an epoch, once Ray has listed its checkpoint, which it does at its next poll."""
     worker = job.held_at(f"train/global.{seed}/{epoch}")
     wait_for(lambda: listed(runs) == (seed, epoch))
     return worker
 
 
-def listed(runs: Path) -> tuple[int, int] | None:
+def listed(runs: Location) -> tuple[int, int] | None:
     """Seed and epoch of the last checkpoint that a new run would go on from."""
-    with contextlib.suppress(json.JSONDecodeError):  # Ray writes the file in place
-        snapshot = next(runs.glob("*/checkpoint_manager_snapshot.json"), None)
-        if snapshot is None:
-            return None
-        metrics = json.loads(snapshot.read_text())["latest_checkpoint_result"]["metrics"]
-        return metrics["seed"], metrics["epoch"]
-    return None
-
-
-def read_files(folder: Path) -> Iterator[tuple[Path, bytes]]:
-    """Those that are not removed meanwhile: Ray keeps two checkpoints."""
-    for path in (Path(parent, name) for parent, _, names in os.walk(folder) for name in names):
-        with contextlib.suppress(FileNotFoundError):
-            yield path, path.read_bytes()
+    snapshot = next((name for name in runs.sizes() if name.endswith("/checkpoint_manager_snapshot.json")), None)
+    if snapshot is None:
+        return None
+    metrics = (runs / snapshot).read_json()["latest_checkpoint_result"]["metrics"]
+    return metrics["seed"], metrics["epoch"]
 
 
 def undisturbed(kb: KnowledgeBase) -> list[Validation]:
@@ -135,10 +139,10 @@ def test_every_seed_is_kept_and_the_best_is_served(disturbed: Disturbed) -> None
 
 
 def test_checkpoints_hold_no_pickles(disturbed: Disturbed) -> None:
-    names = {path.name for path in disturbed.files}
+    names = {Path(name).name for name in disturbed.files}
     assert {"global.0.best.safetensors", "global.0.optimizer.safetensors", "history.csv"} <= names
-    assert [path for path, content in disturbed.files.items() if is_pickle(content)] == []
-    assert {path.suffix for path in disturbed.files} <= {".safetensors", ".json", ".csv", ""}
+    assert [name for name, content in disturbed.files.items() if is_pickle(content)] == []
+    assert {Path(name).suffix for name in disturbed.files} <= {".safetensors", ".json", ".csv", ""}
 
 
 def test_a_list_of_checkpoints_that_a_kill_cut_short_is_forgotten(tmp_path: Path) -> None:

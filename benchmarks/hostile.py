@@ -52,6 +52,7 @@ class Sending:
     path: str
     body: bytes
     clients: int = 1
+    method: str = "POST"
 
     def __call__(self, port: int, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -65,7 +66,7 @@ class Sending:
         while time.monotonic() < end:
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             with suppress(OSError, http.client.HTTPException):
-                connection.request("POST", self.path, self.body)
+                connection.request(self.method, self.path, self.body)
                 connection.getresponse().read()
             connection.close()
 
@@ -129,6 +130,7 @@ def attacks() -> dict[str, Attack]:
         "four times 7,800 mentions": Sending("/link", bodies["7,800 mentions"], clients=4),
         "NIF with 8,000 phrases": Sending("/nif", turtle.encode()),
         "four searches by 99,000 characters": Sending("/search", search, clients=4),
+        "eight look-ups of unknown names": Sending("/mentions/Zorblatt%20Quimby?count=100", b"", 8, "GET"),
         "150 slow bodies": Trickling(post + b"Content-Length: 1000\r\n\r\n{", connections=150),
         "150 bodies that become slow": Trickling(
             post + b"Content-Length: 2000000\r\n\r\n" + b" " * 200_000, connections=150

@@ -41,6 +41,8 @@ Kind = Literal["exact", "ivf-sq", "ivf-pq"]
 FORMAT = 3
 """Of the files below: a part with another is made anew."""
 NEAREST_PROBES = 16
+QUERIES_TO_SHARE = 8
+"""From so many queries on, FAISS uses its threads."""
 PROPOSED = 100
 """Entities that an approximate index proposes at least, to be ranked by their vectors."""
 MIN_APPROXIMATE = 64
@@ -192,10 +194,10 @@ def _read(path: str, flags: int) -> Any:
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """For a few queries: FAISS's other threads have nothing to do, and burn a core while they wait for the next call."""
+def _threads_for(num_queries: int) -> Iterator[None]:
+    """One for a few queries: FAISS's others have nothing to do, and burn a core while they wait for the next call."""
     before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
+    faiss.omp_set_num_threads(1 if num_queries < QUERIES_TO_SHARE else before)
     try:
         yield
     finally:
@@ -227,25 +229,13 @@ class EntityIndex:
         """Entities near each vector, for a fraction of the cost of `search`: fewer lists are looked through."""
         fewer: Any = None if self.kind == "exact" else faiss.SearchParametersIVF(nprobe=NEAREST_PROBES)  # type: ignore[call-arg]
         count = max(1, min(count, self.num_entities))
-        with _one_thread():
+        with _threads_for(len(queries)):
             _, rows = self._index.search(np.ascontiguousarray(queries, np.float32), count, params=fewer)
         return [self._rows[row[row >= 0]].astype(np.int64) for row in rows]
 
     def neighbors(self, vector: Float[np.ndarray, " d"], *, count: int, without: Sequence[int] = ()) -> list[Neighbor]:
         """The entities nearest to a vector of any length, some left out; none for a vector of zeros."""
         return self.search(vector[None], count=count, without=[without])[0]
-
-    def neighbors_of(self, entity_ids: Sequence[int], *, count: int) -> list[list[Neighbor]]:
-        """For each entity the nearest others."""
-        return self.search(self._vectors[list(entity_ids)], count=count, without=[[each] for each in entity_ids])
-
-    def neighbors_of_mix(self, weights: dict[int, float], *, count: int) -> list[Neighbor]:
-        """The entities nearest to a weighted sum of entities, other than these; a negative weight leads away."""
-        return self.neighbors(self.mix(weights), count=count, without=list(weights))
-
-    def mix(self, weights: dict[int, float]) -> Float[np.ndarray, " d"]:
-        mixed: npt.NDArray[np.float32] = np.array(list(weights.values()), np.float32) @ self._vectors[list(weights)]
-        return mixed
 
     def search(
         self, queries: Float[np.ndarray, "B d"], *, count: int, without: Sequence[Sequence[int]] | None = None
@@ -256,7 +246,8 @@ class EntityIndex:
         proposed = wanted if self.kind == "exact" else max(PROPOSED, 10 * wanted)
         norms = np.linalg.norm(queries, axis=1, keepdims=True)
         units = np.ascontiguousarray(queries / np.where(norms > 0, norms, 1), dtype=np.float32)
-        similarities, rows = self._index.search(units, max(1, min(proposed, self.num_entities)))
+        with _threads_for(len(units)):
+            similarities, rows = self._index.search(units, max(1, min(proposed, self.num_entities)))
         found = []
         for unit, norm, row, similarity, left in zip(units, norms, rows, similarities, left_out, strict=True):
             is_row = (row >= 0) & (norm > 0)

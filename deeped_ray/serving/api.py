@@ -141,27 +141,33 @@ def _add_linking(api: FastAPI, service: LinkingService) -> None:
 def _add_lookups(api: FastAPI, service: LinkingService) -> None:
     lookup = service.lookup
 
-    # plain functions, not async: FastAPI runs them in threads
     @api.get("/entities/{title:path}/neighbors", responses=MISSING, tags=["look-ups"])
-    def neighbors(title: Title, count: Count = 10) -> NeighborsReply:
+    async def neighbors(title: Title, count: Count = 10) -> NeighborsReply:
         """The entities whose vectors are nearest to that of an entity."""
-        entity = lookup.entity(title)
-        return NeighborsReply.model_validate(
-            {"entity": asdict(entity), "neighbors": map(asdict, lookup.related([entity.title], count=count))}
-        )
+
+        def find() -> NeighborsReply:
+            entity = lookup.entity(title)
+            near = map(asdict, lookup.related([entity.title], count=count))
+            return NeighborsReply.model_validate({"entity": asdict(entity), "neighbors": near})
+
+        return await service.in_turn(find)
 
     @api.get("/entities/{title:path}", responses=MISSING, tags=["look-ups"])
-    def entity(title: Title) -> EntityReply:
+    async def entity(title: Title) -> EntityReply:
         """An entity by its title, or by a redirect to it."""
-        return EntityReply.model_validate(asdict(lookup.entity(title)))
+        return EntityReply.model_validate(asdict(await service.in_turn(lambda: lookup.entity(title))))
 
     @api.get("/mentions/{surface:path}", tags=["look-ups"])
-    def mention(surface: Title, count: Count = 10) -> MentionReply:
+    async def mention(surface: Title, count: Count = 10) -> MentionReply:
         """What a name can mean, with p(e|m). If the name is not known, entities whose names resemble it."""
-        name = lookup.mention(surface)
-        alike = [] if name.candidates else lookup.resembling(surface, count=count)
-        found = asdict(name) | {"candidates": map(asdict, name.candidates[:count]), "resembling": map(asdict, alike)}
-        return MentionReply.model_validate(found)
+
+        def find() -> MentionReply:
+            name = lookup.mention(surface)
+            alike = [] if name.candidates else lookup.resembling(surface, count=count)
+            found = {"candidates": map(asdict, name.candidates[:count]), "resembling": map(asdict, alike)}
+            return MentionReply.model_validate(asdict(name) | found)
+
+        return await service.in_turn(find)
 
     @api.post("/relatedness", responses=MISSING, openapi_extra=_body(RelatednessRequest), tags=["look-ups"])
     async def relatedness(request: Request) -> RelatednessReply:

@@ -7,6 +7,7 @@ node share one copy.
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -53,6 +54,7 @@ class LinkingService:
         self.lookup = Lookup(base).open_all()
         self.metrics = Metrics()
         self._replies = Replies(self.linker, max_mb=args.max_reply_mb)
+        self._deadline_s = args.deadline_s
         self.version: dict[str, Any] = {
             "deeped_ray": __version__,
             "model": args.model,
@@ -80,9 +82,10 @@ class LinkingService:
 
     async def in_turn(self, find: Callable[[], Found]) -> Found:
         """A look-up that may take some 40 ms. In a thread, and in its turn, so that many of them slow nobody down."""
+        deadline = time.monotonic() + self._deadline_s
 
         def run() -> Found:
-            with self._batcher.turns.turn("long"):
+            with self._batcher.turns.turn("long", deadline=deadline):
                 return find()
 
         return await asyncio.to_thread(run)

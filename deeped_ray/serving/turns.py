@@ -6,6 +6,7 @@ gives its turn away every few milliseconds and waits for the next. If both lanes
 
 import asyncio
 import faulthandler
+import math
 import threading
 import time
 from collections import deque
@@ -43,19 +44,24 @@ class Turns:
         self._is_taken, self._last_lane, self._since = False, "long", 0.0
 
     @contextmanager
-    def turn(self, lane: Lane) -> Iterator[None]:
-        self.take(lane)
+    def turn(self, lane: Lane, *, deadline: float = math.inf) -> Iterator[None]:
+        """Raises DeadlineError if the turn does not come before the deadline, by `time.monotonic`."""
+        self.take(lane, deadline=deadline)
         try:
             yield
         finally:
             self.give()
 
-    def take(self, lane: Lane) -> None:
+    def take(self, lane: Lane, *, deadline: float = math.inf) -> None:
         ticket = object()
         with self._changed:
             self._waiting[lane].append(ticket)
-            self._changed.wait_for(lambda: not self._is_taken and self._next() is ticket)
-            self._waiting[lane].popleft()
+            timeout_s = None if deadline == math.inf else max(deadline - time.monotonic(), 0)
+            is_ours = self._changed.wait_for(lambda: not self._is_taken and self._next() is ticket, timeout_s)
+            self._waiting[lane].remove(ticket)
+            if not is_ours:
+                self._changed.notify_all()  # others may have waited for this one
+                raise DeadlineError
             self._is_taken, self._last_lane, self._since = True, lane, time.monotonic()
 
     def give(self) -> None:

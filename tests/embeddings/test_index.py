@@ -76,11 +76,12 @@ def test_a_vector_of_zeros_has_no_neighbours(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_neighbours_of_entities_leave_out_each_itself(tmp_path: Path, kind: Kind) -> None:
-    index = make_index(tmp_path, make_vectors(), kind)
-    found = index.neighbors_of([1, 2], count=10)
-    assert [len(neighbors) for neighbors in found] == [10, 10]
-    assert all(entity not in [each.entity_id for each in near] for entity, near in zip([1, 2], found, strict=True))
+def test_neighbours_of_an_entity_can_leave_it_out(tmp_path: Path, kind: Kind) -> None:
+    vectors = make_vectors()
+    index = make_index(tmp_path, vectors, kind)
+    found = index.neighbors(vectors[1], count=10, without=[1])
+    assert len(found) == 10
+    assert 1 not in [each.entity_id for each in found]
 
 
 def test_batches_answer_as_single_queries_do(tmp_path: Path) -> None:
@@ -89,14 +90,6 @@ def test_batches_answer_as_single_queries_do(tmp_path: Path) -> None:
     single = [index.neighbors(vector, count=5) for vector in vectors[1:9]]
     for alone, batched in zip(single, index.search(vectors[1:9], count=5), strict=True):
         assert [each.entity_id for each in alone] == [each.entity_id for each in batched]
-
-
-def test_a_mix_is_searched_by_its_weighted_sum(tmp_path: Path) -> None:
-    vectors = make_vectors()
-    found = make_index(tmp_path, vectors, "exact").neighbors_of_mix({1: 2.0, 2: -0.5}, count=10)
-    scores = vectors @ (2 * vectors[1] - 0.5 * vectors[2])
-    scores[[1, 2, *range(0, len(vectors), 10)]] = -np.inf
-    assert [each.entity_id for each in found] == np.argsort(-scores)[:10].tolist()
 
 
 @pytest.mark.parametrize("kind", KINDS)

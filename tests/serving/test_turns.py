@@ -93,6 +93,14 @@ def test_a_deadline_ends_long_work_between_slices() -> None:
         asyncio.run(main())
 
 
+def test_who_waits_beyond_the_deadline_gives_up_and_the_next_goes_on() -> None:
+    turns = Turns()
+    with turns.turn("short"), pytest.raises(DeadlineError), turns.turn("long", deadline=time.monotonic()):
+        raise AssertionError("the turn was taken")
+    with turns.turn("long"):
+        assert not turns.is_wanted()
+
+
 def test_work_beyond_the_budget_is_refused_before_it_is_done() -> None:
     def run(_: Sequence[str], pause: Pause) -> list[str | Exception]:
         pause(1.5)
@@ -146,7 +154,7 @@ WATCHED = """
     from deeped_ray.serving.turns import Turns, watch
     turns = Turns()
     async def main():
-        watching = asyncio.create_task(watch(turns, limit_s=2.0))
+        watching = asyncio.create_task(watch(turns, limit_s={limit_s}))
         await asyncio.sleep({quiet_s})
         print("still here", flush=True)
         {hang}
@@ -161,8 +169,9 @@ HANGS = [
 
 
 def test_a_process_that_hangs_is_ended_with_its_traceback_and_no_other() -> None:
-    quiet_s = [3.0, 0.0, 0.0]  # while nothing hangs, the watch lets it be
-    codes = [textwrap.dedent(WATCHED).format(hang=hang, quiet_s=s) for hang, s in zip(HANGS, quiet_s, strict=True)]
+    limits = [{"limit_s": 1.0, "quiet_s": 0.0}] * 2
+    limits += [{"limit_s": 5.0, "quiet_s": 6.0}]  # while nothing hangs, the watch lets it be
+    codes = [textwrap.dedent(WATCHED).format(hang=hang, **each) for hang, each in zip(HANGS, limits, strict=True)]
     with ThreadPoolExecutor() as pool:  # they mostly wait
         for ended in pool.map(run_code, codes):
             assert ended.stdout == "still here\n"
@@ -178,11 +187,11 @@ ALONE = """
     def work():
         with turns.turn("long"):
             pause = Slices(turns, deadline=time.monotonic() + 60, is_gone=lambda: False, budget_s=60)
-            for _ in range(300):
+            for _ in range(600):
                 time.sleep(0.01)
                 pause()
     async def main():
-        watching = asyncio.create_task(watch(turns, limit_s=2.0))
+        watching = asyncio.create_task(watch(turns, limit_s=5.0))
         await asyncio.to_thread(work)
         print("done", flush=True)
     asyncio.run(main())

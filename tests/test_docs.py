@@ -187,7 +187,6 @@ def test_every_equation_is_where_the_paper_page_says() -> None:
             assert re.search(rf"^(def|class) {name}\b", (ROOT / file).read_text(), re.MULTILINE), f"{file}: {name}"
 
 
-@pytest.mark.skipif(not hasattr(deeped_ray, "open"), reason="the public API comes with another branch")
 def test_the_python_page_names_only_what_is_public() -> None:
     page = (ROOT / "docs" / "python.md").read_text()
     assert set(re.findall(r"\bdeeped\.([a-zA-Z]+)", page)) <= set(dir(deeped_ray))

@@ -240,7 +240,7 @@ def _finish(job: Job, summary: dict[str, Any]) -> dict[str, Any]:
     if num_errors > share * summary["documents"]:
         success.remove()
         raise DeepEdError(
-            f"{num_errors:,} of {summary['documents']:,} documents have errors, more than --max-error-share {share:g}:"
+            f"{num_errors:,} of {summary['documents']:,} documents have errors, more than `answers.max_error_share` {share:g}:"
             f" {summary['errors']}. All answers are in {job.output}; there is no _SUCCESS."
         )
     success.write_bytes(b"")

@@ -72,7 +72,7 @@ def factorize(matrix: scipy.sparse.csr_matrix, *, dimension: int) -> Vectors:
             f"{num_words:,} words are too few to learn vectors from. Lower corpus.min_word_count, or give --word-vectors."
         )
     if dimension >= num_words:
-        logger.warning("%d words are too few for %d dimensions: %d are made", num_words, dimension, num_words - 1)
+        logger.warning("%d words allow only %d dimensions, not %d", num_words, num_words - 1, dimension)
         dimension = num_words - 1
     start = np.random.default_rng(0).standard_normal(min(matrix.shape))
     left, values, _ = scipy.sparse.linalg.svds(matrix, k=dimension, v0=start)

@@ -141,15 +141,13 @@ class Lookup:
         senses = (Sense(*self._entity(each.entity_id), each.prior, each.support) for each in match.candidates)
         return Name(match.mention, match.rule, tuple(senses))
 
-    name = mention  # the old name
-
     def resembling(self, name: str, *, count: int = 10) -> list[NamedEntity]:
         """Entities with a title, redirect or anchor that resembles a name; the most similar first, then the most linked."""
         found = self._names.find(name)
         likeness = np.minimum(_LIKENESS[found.kinds] * np.where(found.kinds == EQUALS, 1, found.strengths), 1)
         order = np.lexsort((found.entities, -self.catalogue.num_links[found.entities], -likeness.round(3)))
-        best = {int(found.entities[row]): row for row in reversed(order.tolist())}
-        rows = sorted(best.values(), key=order.tolist().index)[:count]
+        _, first = np.unique(found.entities[order], return_index=True)  # an entity may match in several ways
+        rows = order[np.sort(first)[:count]].tolist()
         return [
             NamedEntity(
                 *self._entity(int(found.entities[row])), round(float(likeness[row]), 3), KINDS[found.kinds[row]]

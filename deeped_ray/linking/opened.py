@@ -76,7 +76,7 @@ class KnowledgeBase(Lookup):
     def linker(self, model: LinkerKind = "global") -> "Linker":
         """The linker behind `link`: a trained model, or the prior alone."""
         if model not in self._linkers:
-            from deeped_ray.linking.linker import Linker  # imports torch: more than a second that look-ups do not need
+            from deeped_ray.linking.linker import Linker  # numba and FAISS take half a second that look-ups do not need
 
             self._linkers[model] = Linker.open(self._kb, model, detection=self._detection)
         return self._linkers[model]

@@ -40,7 +40,7 @@ class TrainingConfig:
     documents_per_step: Annotated[int, "documents in one optimiser step; the paper's: 1"] = 8
     learn_unlinked: Annotated[
         bool,
-        "learn when none of the candidates fits also from mentions annotated as outside Wikipedia: --NME--, NIL. Noisy.",
+        'also learn "none of these" from mentions annotated as outside Wikipedia (--NME--, NIL). Noisy.',
     ] = False
     insert_gold: Annotated[bool, "offer the right entity where pruning lost it, in training only (deep-ed)"] = False
     seed: Annotated[int, "seeds initial weights and the order of documents"] = 0

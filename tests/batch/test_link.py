@@ -193,7 +193,7 @@ def test_a_poisoned_document_is_reported_in_its_row_and_stops_nothing(
     titles = [[each["title"] for each in row["mentions"]] for row in rows if row["id"] == good["id"]]
     assert titles == [titles[0]] * 12
     assert titles[0]
-    with pytest.raises(DeepEdError, match=r"9 of 25 documents have errors, more than --max-error-share 0\.3"):
+    with pytest.raises(DeepEdError, match=r"9 of 25 documents have errors, more than `answers.max_error_share` 0\.3"):
         link(mini_kb, tmp_path / "out", path, max_characters=2000, max_error_share=0.3)
     assert not (tmp_path / "out" / "_SUCCESS").exists()
     link(mini_kb, tmp_path / "out", path, max_characters=2000, max_error_share=0.4)

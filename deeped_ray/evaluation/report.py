@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
@@ -62,6 +62,14 @@ class Case:
     prediction: Prediction
 
 
+class SeedScores(NamedTuple):
+    """Of one seed of a training run."""
+
+    accuracy: float
+    ece: float | None
+    auroc: float | None
+
+
 @dataclass(frozen=True)
 class Report:
     """One linker on one data set."""
@@ -73,8 +81,8 @@ class Report:
     """Hash of the candidates by prior, before pruning. Compare scores only if these hashes are equal."""
     seconds: float
     cases: tuple[Case, ...] = ()
-    by_seed: tuple[float, ...] = ()
-    """Accuracies of all seeds of the training run, if asked for."""
+    by_seed: tuple[SeedScores, ...] = ()
+    """All seeds of the training run, if asked for."""
 
     @property
     def name(self) -> str:
@@ -105,10 +113,14 @@ class Report:
             "nil_f1": nil_f1,
         }
 
+    def over_seeds(self, name: str) -> list[float]:
+        """A score of every seed that has one."""
+        return [score for scores in self.by_seed if (score := getattr(scores, name)) is not None]
+
     def to_json(self) -> dict[str, Any]:
         result = self.result
         explained = {"explained": [asdict(case) for case in self.cases]} if self.cases else {}
-        over_seeds = {"accuracy_by_seed": self.by_seed} if self.by_seed else {}
+        over_seeds = {f"{name}_by_seed": self.over_seeds(name) for name in SeedScores._fields if self.by_seed}
         return {
             "dataset": self.dataset,
             "model": self.model,
@@ -151,13 +163,14 @@ def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
         return reports
     by_seed = {model: Linker.open_seeds(kb, model, linker.inputs) for model, linker in linkers.items()}
     return [
-        replace(report, by_seed=tuple(_accuracy(seed, documents[report.dataset]) for seed in by_seed[report.model]))
+        replace(report, by_seed=tuple(_scores(seed, documents[report.dataset]) for seed in by_seed[report.model]))
         for report in reports
     ]
 
 
-def _accuracy(linker: Linker, documents: Sequence[Document]) -> float:
-    return Result(_outcomes(linker, documents, linker.link_batch(documents, explain=False))).scores.accuracy
+def _scores(linker: Linker, documents: Sequence[Document]) -> SeedScores:
+    result = Result(_outcomes(linker, documents, linker.link_batch(documents, explain=False)))
+    return SeedScores(result.scores.accuracy, result.certainty.ece, result.certainty.auroc)
 
 
 def evaluate_linker(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from deeped_ray.evaluation.detection import DetectionReport
 from deeped_ray.evaluation.metrics import ERROR_KINDS, LINK_CLASSES, PRIOR_CLASSES, Share, mean_and_interval
-from deeped_ray.evaluation.report import Case, Report
+from deeped_ray.evaluation.report import Case, Report, SeedScores
 from deeped_ray.linking.views import describe as describe
 from deeped_ray.running.console import PLAIN, Style, table
 
@@ -28,7 +28,8 @@ def report_table(reports: Sequence[Report], *, style: Style = PLAIN) -> str:
     headers.append("mentions/s")
     if any(report.by_seed for report in reports):
         headers.append("over seeds %")
-        rows = [[*row, _over_seeds(report.by_seed)] for row, report in zip(rows, reports, strict=True)]
+        over_seeds = [_over_seeds(report.over_seeds("accuracy")) for report in reports]
+        rows = [[*row, found] for row, found in zip(rows, over_seeds, strict=True)]
     return _table_of(reports, headers, rows, style)
 
 
@@ -118,7 +119,10 @@ def _certainty_cells(report: Report) -> list[str]:
     cells = []
     for name, key in _CERTAINTY.items():
         value = report.certainty[key]
-        cells.append(_percent(value) if name.endswith("%") or value is None else f"{value:.3f}")
+        by_seed = report.over_seeds(key) if key in SeedScores._fields else []
+        mean, interval = mean_and_interval(by_seed) if len(by_seed) > 1 else (0.0, 0.0)
+        over_seeds = f"; over seeds {mean:.3f} ± {interval:.3f}" if interval else ""
+        cells.append(_percent(value) if name.endswith("%") or value is None else f"{value:.3f}{over_seeds}")
     return cells
 
 

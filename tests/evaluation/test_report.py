@@ -1,9 +1,11 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from deeped_ray.evaluation.report import EvaluationConfig, Report, evaluate, write_json
+from deeped_ray.evaluation.report import EvaluationConfig, Report, SeedScores, evaluate, write_json
+from deeped_ray.evaluation.tables import report_text
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.types import DeepEdError
 
@@ -61,3 +63,19 @@ def test_one_report_is_an_object_and_several_are_a_list(reports: list[Report], t
 def test_a_negative_number_of_cases_is_refused() -> None:
     with pytest.raises(DeepEdError, match="`explain` must be at least 0"):
         EvaluationConfig(explain=-1)
+
+
+def test_seeds_have_their_own_accuracy_and_certainty(reports: list[Report]) -> None:
+    seeds = (SeedScores(0.70, 0.02, 0.90), SeedScores(0.72, 0.04, 0.94))
+    report = replace(reports[2], by_seed=seeds)
+    written = report.to_json()
+    assert (written["accuracy_by_seed"], written["auroc_by_seed"]) == ([0.70, 0.72], [0.90, 0.94])
+    # Student's t for two values: 12.706 times the standard error, 0.01
+    assert "; over seeds 0.030 ± 0.127" in report_text([report])
+
+
+def test_all_seeds_of_a_run_are_scored(mini_kb: KnowledgeBase, reports: list[Report]) -> None:
+    (report,) = evaluate(mini_kb, EvaluationConfig(dataset=("mini:dev",), model="global", all_seeds=True))
+    ((accuracy, ece, auroc),) = report.by_seed
+    assert accuracy == reports[2].result.scores.accuracy
+    assert (ece, auroc) == (reports[2].certainty["ece"], reports[2].certainty["auroc"])

@@ -73,7 +73,7 @@ class InTorch(FittedModel):
         found = self.torch_model(batch)
         rho, psi, beta = (each[0].numpy() for each in (found.rho, found.psi, found.beta))
         belief = None if found.belief is None else found.belief[0].numpy()
-        support = support_of(rho, document, self._pairs(document, folding, is_candidate), is_candidate)
+        support = support_of(rho, document, self._pairs(document, folding, is_candidate))
         return Scored(rho, psi, belief, beta, support, explain)
 
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking import kernels
 from deeped_ray.linking.encoding import Floats, Ints
 
-SLOTS = 2**13
-"""Rows that are kept. Of a form of 300 x 300: 10 MB."""
+SLOTS = 2**14
+"""Rows that are kept. Of a form of 300 x 300: 20 MB."""
 
 
 class Folded:
@@ -49,6 +50,6 @@ class Folded:
 class Folding(NamedTuple):
     """Vectors of all entities and words as a model needs them."""
 
-    entities: Floats
+    entities: Layers
     times_words: Folded
     """A x_w and B x_w."""

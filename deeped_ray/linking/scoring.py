@@ -14,8 +14,9 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from deeped_ray.knowledge.layers import Layers
 from deeped_ray.knowledge.parts import ArtifactError
-from deeped_ray.linking import kernels
+from deeped_ray.linking import answer_kernels, kernels
 from deeped_ray.linking.config import ModelConfig, ModelKind, Product
 from deeped_ray.linking.encoding import EncodedDocument, Floats, log_prior
 from deeped_ray.linking.folded import Folded, Folding
@@ -68,8 +69,9 @@ class FittedModel:
             )
         return cls(kind, config, weights)
 
-    def fold(self, entities: Floats, words: Floats) -> Folding:
+    def fold(self, entities: Layers | Floats, words: Floats) -> Folding:
         """All vectors, with the products of the words with A and B."""
+        entities = entities if isinstance(entities, Layers) else Layers(entities)
         return Folding(entities, Folded(words, [self._forms[form] for form in "AB"]))
 
     def score(self, document: EncodedDocument, folding: Folding, *, explain: bool = True) -> Scored:
@@ -85,7 +87,7 @@ class FittedModel:
         belief = np.exp(log_belief) * is_candidate
         evidence = belief if self.config.belief == "probability" else log_belief
         rho = _combine(self._f, evidence, document, is_candidate)
-        support = support_of(rho, document, pairs, is_candidate) if explain else None
+        support = support_of(rho, document, pairs) if explain else None
         return Scored(rho, psi, belief, beta, support, explain)
 
     def _attend(self, document: EncodedDocument, folding: Folding) -> tuple[Floats, Floats]:
@@ -160,16 +162,11 @@ def _layers(weights: Mapping[str, Floats], function: str, config: ModelConfig) -
 # -- equations
 
 
-def support_of(rho: Floats, document: EncodedDocument, pairs: Floats, is_candidate: Bools) -> Floats:
+def support_of(rho: Floats, document: EncodedDocument, pairs: Floats) -> Floats:
     """Phi(e_i, e_j) - Phi(r_i, e_j), with r_i the runner-up of mention i."""
-    rows = np.arange(len(rho))
-    best = rho.argmax(axis=1)
-    is_other = is_candidate.copy()
-    is_other[rows, best] = False
-    second = np.where(is_other, rho, LOWEST).argmax(axis=1)
-    answers, rivals = document.candidates[rows, best], document.candidates[rows, second]
-    gain: Floats = pairs[np.ix_(answers, answers)] - pairs[np.ix_(rivals, answers)]
-    return gain * is_other.any(axis=1, keepdims=True) * is_candidate.any(axis=1)
+    gain = np.empty((len(rho), len(rho)), np.float32)
+    answer_kernels.support(rho, document.candidates, document.num_candidates, pairs, gain)
+    return gain
 
 
 def _combine(

@@ -29,7 +29,7 @@ from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking import retrieval_kernels as kernels
 from deeped_ray.linking.encoding import Floats, Ints, Kept, log_prior
 from deeped_ray.linking.pace import Pause, no_pause, paced
-from deeped_ray.linking.title_evidence import TITLE_MEASURES, compare_titles, words_in, words_of_name
+from deeped_ray.linking.title_evidence import TITLE_MEASURES, TitleWords, compare_titles, words_in, words_of_name
 
 SOURCES = ("prior", *(f"name: {kind}" for kind in KINDS), "longer name", "document", "context")
 """Where a candidate can come from. If several sources have it, the first of them is named."""
@@ -136,7 +136,7 @@ class Retriever:
         self._catalogue, self._vectors, self._link_vectors = catalogue, entity_vectors, link_vectors
         # the same names and entities come again and again
         self._surface = functools.lru_cache(maxsize=REMEMBERED)(self._know)
-        self._title_words = functools.lru_cache(maxsize=2 * REMEMBERED)(self._words_of_title)
+        self._title_words = TitleWords(catalogue.title)
 
     def _know(self, surface: str) -> Surface:
         return Surface(
@@ -147,9 +147,6 @@ class Retriever:
             acronym_of(surface),
             words_of_name(surface),
         )
-
-    def _words_of_title(self, entity: int) -> Ints:
-        return words_of_name(self._catalogue.title(entity))
 
     def candidates(
         self,
@@ -206,7 +203,7 @@ class Retriever:
         pause()
         shares = np.empty(count, np.float32)
         kernels.relate(*rows, name, self._link_vectors.halves, LINK_FIT, shares)
-        titles = [self._title_words(entity) for entity in rows.entity.tolist()]
+        titles = self._title_words.take(rows.entity)
         own_words = [each.title_words for each in known]
         words = words_in(text, pause)
         compare_titles(rows.mention, name, own_words, titles, shares, words, rows.evidence[:, TITLES:])

@@ -384,7 +384,7 @@ def _distinct(values):  # type: ignore[no-untyped-def]
 
 @compiled
 def compare_titles(  # type: ignore[no-untyped-def]
-    mention, names, name_starts, titles, title_starts, text_words, name_of, shares, measures
+    mention, names, name_starts, titles, title_places, text_words, name_of, shares, measures
 ) -> None:
     """The measures of `title_evidence`. Names and titles are rows of `title_evidence.words_of_name`.
 
@@ -393,7 +393,7 @@ def compare_titles(  # type: ignore[no-untyped-def]
     patterns = np.zeros(len(mention), np.int64)
     for row in range(len(mention)):
         own = names[name_starts[mention[row]] : name_starts[mention[row] + 1]]
-        title = titles[title_starts[row] : title_starts[row + 1]]
+        title = titles[title_places[row, 0] : title_places[row, 1]]
         common = num_rest = rest = in_text = num_shared = pattern = last = np.int64(0)
         for place in range(len(title)):
             word, letters, bare_letters, is_stop = title[place, 0], title[place, 1], title[place, 2], title[place, 3]

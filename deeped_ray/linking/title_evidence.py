@@ -11,7 +11,8 @@ Lists have many siblings: where `Derbyshire` and `Essex` stand side by side, `* 
 """
 
 import functools
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -30,25 +31,66 @@ TITLE_MEASURES = (
     "siblings",  # logarithm of the number of other names with a candidate whose title is built alike
 )
 _REMEMBERED = 2**14
+_Page = tuple[dict[int, tuple[int, int]], Ints]
+
+
+class TitleWords:
+    """The words of titles, remembered in one array that is only added to, so that threads read it without a lock.
+
+    When it is full, a new one takes its place.
+    """
+
+    def __init__(self, title_of: Callable[[int], str], *, size: int = 2**17) -> None:
+        self._title_of, self._size, self._number = title_of, size, 0
+        self._page: _Page = ({}, np.empty((size, 4), np.int64))
+        self._lock = threading.Lock()
+
+    def take(self, entities: Ints) -> tuple[Ints, Ints]:
+        """The array, and where the words of each title begin and end in it, [n, 2]."""
+        asked = entities.tolist()
+        known, words = self._page
+        places = [*map(known.get, asked)]
+        if None in places:
+            known, words = self._add(asked)
+            places = [known[entity] for entity in asked]
+        return words, np.array(places, np.int64).reshape(-1, 2)
+
+    def _add(self, asked: Sequence[int]) -> "_Page":
+        with self._lock:
+            known, words = self._page
+            new = {entity: self._words_of(entity) for entity in asked if entity not in known}
+            if self._number + sum(map(len, new.values())) > len(words):
+                new = {entity: self._words_of(entity) for entity in asked}
+                known, words = {}, np.empty((max(self._size, sum(map(len, new.values()))), 4), np.int64)
+                self._number = 0
+            for entity, rows in new.items():
+                end = self._number + len(rows)
+                words[self._number : end] = rows
+                known[entity] = (self._number, end)  # last: whoever finds it finds the rows
+                self._number = end
+            self._page = known, words
+            return self._page
+
+    def _words_of(self, entity: int) -> Ints:
+        return words_of_name(self._title_of(entity)[:LONGEST_NAME])
 
 
 def compare_titles(
     mention: Ints,
     names: Ints,
     surfaces: Sequence[Ints],
-    titles: Sequence[Ints],
+    titles: tuple[Ints, Ints],
     shares: Floats,
     text_words: Ints,
     measures: Floats,
 ) -> None:
     """Fills a column for each of TITLE_MEASURES. Rows are candidates: of which mention, with the words of which title.
 
-    `names` and `surfaces` are the names and words of the mentions. `shares` say how likely each candidate is among those
-    of its mention, as far as is known.
+    `names` and `surfaces` are the names and words of the mentions, `titles` comes from `TitleWords`. `shares` say how
+    likely each candidate is among those of its mention, as far as is known.
     """
-    if not len(titles):
-        return
-    kernels.compare_titles(mention, *_joined(surfaces), *_joined(titles), text_words, names, shares, measures)
+    if len(mention):
+        kernels.compare_titles(mention, *_joined(surfaces), *titles, text_words, names, shares, measures)
 
 
 def words_in(text: str, pause: Pause = no_pause) -> Ints:
@@ -87,11 +129,19 @@ def words_of_name(name: str) -> Ints:
     A row for each: its hash, its letters, again its letters if it stands first in the bare name, and whether it is a stop
     word.
     """
-    words = fold(name).split()
-    num_bare = len(fold(bare_title(name)).split())
+    folded, bare_name = fold(name), bare_title(name)
+    words = folded.split()
+    num_bare = len(words) if bare_name == name else len(fold(bare_name).split())
     bare = {word: place for place, word in reversed([*enumerate(words[:num_bare])])}
-    rows = [
-        (own, len(word), len(word) if bare.get(word) == place else 0, word in STOP_WORDS)
-        for place, (word, own) in enumerate(zip(words, _hashes(words).tolist(), strict=True))
-    ]
-    return np.array(rows, np.int64).reshape(-1, 4)
+    rows = np.empty((len(words), 4), np.int64)
+    rows[:, 0] = _hashes_of_words(folded, words)
+    rows[:, 1:] = [
+        (len(word), len(word) if bare.get(word) == place else 0, word in STOP_WORDS) for place, word in enumerate(words)
+    ] or 0
+    return rows
+
+
+def _hashes_of_words(folded: str, words: Sequence[str]) -> Ints:
+    codes, hashes = codes_of(folded), np.empty(len(words) + 1, np.uint64)
+    number, num_odd = fold_words(codes, len(codes), hashes, np.empty((len(words) + 1, 2), np.int64))
+    return hashes[:number].view(np.int64) if not num_odd else _hashes(words)

@@ -9,17 +9,18 @@ from hypothesis import strategies as st
 from deeped_ray.embeddings.name_forms import LONGEST_NAME, fold
 from deeped_ray.linking.encoding import Floats
 from deeped_ray.linking.retrieval import numbered
-from deeped_ray.linking.title_evidence import TITLE_MEASURES, compare_titles, words_in, words_of_name
+from deeped_ray.linking.title_evidence import TITLE_MEASURES, TitleWords, compare_titles, words_in, words_of_name
 from deeped_ray.text import hash_tokens
 
 
 def compared(
     mention: Sequence[int], surfaces: Sequence[str], titles: Sequence[str], shares: Sequence[float], text: str = ""
 ) -> Floats:
-    words = [[words_of_name(name) for name in names] for names in (surfaces, titles)]
+    own = [words_of_name(name) for name in surfaces]
+    known = TitleWords(lambda number: titles[number]).take(np.arange(len(titles)))
     measures = np.zeros((len(titles), len(TITLE_MEASURES)), np.float32)
     chosen = np.array(shares, np.float32)
-    compare_titles(np.array(mention, np.int64), numbered(surfaces), *words, chosen, words_in(text), measures)
+    compare_titles(np.array(mention, np.int64), numbered(surfaces), own, known, chosen, words_in(text), measures)
     return measures
 
 
@@ -86,3 +87,11 @@ def test_the_words_of_a_text_are_those_that_folding_its_pieces_gives(text: str) 
     chunks = [chunk[at : at + LONGEST_NAME] for chunk in text.split() for at in range(0, len(chunk), LONGEST_NAME)]
     expected = hash_tokens(sorted({word for chunk in chunks for word in fold(chunk).split()}))
     assert {*words_in(text).tolist()} == {*expected.view(np.int64).tolist()}
+
+
+def test_titles_are_forgotten_when_there_is_no_room_for_more() -> None:
+    titles = TitleWords(lambda number: f"Title {number}", size=6)
+    for numbers in ([0, 1], [1, 2, 1], [3, 4], [0]):
+        words, places = titles.take(np.array(numbers))
+        for number, (start, end) in zip(numbers, places.tolist(), strict=True):
+            assert words[start:end].tolist() == words_of_name(f"Title {number}").tolist()

@@ -69,11 +69,10 @@ class InTorch(FittedModel):
         entities, words = folding.entities[document.entities], folding.times_words.vectors[document.words]
         here = replace(document, entities=np.arange(len(entities)), words=np.arange(len(words)))
         batch = collate([here], words, entities)
-        is_candidate = batch.is_candidate[0].numpy()
         found = self.torch_model(batch)
         rho, psi, beta = (each[0].numpy() for each in (found.rho, found.psi, found.beta))
         belief = None if found.belief is None else found.belief[0].numpy()
-        support = support_of(rho, document, self._pairs(document, folding, is_candidate), is_candidate)
+        support = support_of(rho, document, self._pairs(document, entities))
         return Scored(rho, psi, belief, beta, support, explain)
 
 

@@ -30,8 +30,9 @@ _HIRAGANA = r"\u3041-\u3096\u309d-\u309f"
 _KATAKANA = r"\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
 _SOUTH_EAST = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f"
 UNSPACED = _HAN + _HIRAGANA + _KATAKANA + _SOUTH_EAST
-_PIECES = {_HAN: 2, _SOUTH_EAST: 4}
+HAN_PIECE, SOUTH_EAST_PIECE = 2, 4
 """Characters of a word where no space ends it."""
+_PIECES = {_HAN: HAN_PIECE, _SOUTH_EAST: SOUTH_EAST_PIECE}
 _WORD = re.compile(
     rf"(?:(?![{UNSPACED}])\w)+|(?:(?=\w)[{_HIRAGANA}])+|(?:(?=\w)[{_KATAKANA}])+"
     + "".join(rf"|(?:(?=\w)[{script}]){{1,{size}}}" for script, size in _PIECES.items())
@@ -42,20 +43,22 @@ _QUALIFIER = re.compile(r"(?<=\S)(?:\s*\([^()]*\)|,[^,]*)$")
 MAX_MARKS = 30
 _CASED = 0x1F000
 """No code point from here on has case."""
-_GAP_KIND, _WORD_KIND, _SINGLE_KIND, _MARK_KIND, _HIRAGANA_KIND, _KATAKANA_KIND, _HAN_KIND, _SOUTH_EAST_KIND = range(8)
+_GAP_KIND, WORD_KIND, _SINGLE_KIND, _MARK_KIND, FIRST_UNSPACED_KIND, _KATAKANA_KIND, HAN_KIND, SOUTH_EAST_KIND = range(
+    8
+)
 _KINDS = {
-    _WORD_KIND: r"\w+",
-    _HIRAGANA_KIND: rf"(?:(?=\w)[{_HIRAGANA}])+",
+    WORD_KIND: r"\w+",
+    FIRST_UNSPACED_KIND: rf"(?:(?=\w)[{_HIRAGANA}])+",
     _KATAKANA_KIND: rf"(?:(?=\w)[{_KATAKANA}])+",
-    _HAN_KIND: rf"(?:(?=\w)[{_HAN}])+",
-    _SOUTH_EAST_KIND: rf"(?:(?=\w)[{_SOUTH_EAST}])+",
+    HAN_KIND: rf"(?:(?=\w)[{_HAN}])+",
+    SOUTH_EAST_KIND: rf"(?:(?=\w)[{_SOUTH_EAST}])+",
     _GAP_KIND: r"\s+",
     _SINGLE_KIND: r"[\n\r\v\f\x85\u2028\u2029]+",
     _MARK_KIND: r"[\u0300-\u036f]+",
 }
 """What a character is to a token, by rising precedence; any other character is a single one."""
-_BASE = np.uint64(0xA0761D6478BD642F)
-_OFFSET = np.uint64(0xD1B54A32D192ED03)
+HASH_BASE = np.uint64(0xA0761D6478BD642F)
+HASH_OFFSET = np.uint64(0xD1B54A32D192ED03)
 
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
@@ -117,16 +120,16 @@ class Spans(NamedTuple):
 def word_spans(text: str) -> Spans:
     """The words of `tokenize`."""
     codes = codes_of(text)
-    kinds = _kinds()[codes]
-    if kinds.max(initial=0) < _HIRAGANA_KIND:
-        return _spans(codes, kinds == _WORD_KIND)
+    kinds = character_kinds()[codes]
+    if kinds.max(initial=0) < FIRST_UNSPACED_KIND:
+        return _spans(codes, kinds == WORD_KIND)
     kinds = np.where(kinds == _MARK_KIND, _SINGLE_KIND, kinds)
     is_start = np.append(True, kinds[1:] != kinds[:-1])
     places = np.arange(len(kinds))
     within = places - np.maximum.accumulate(np.where(is_start, places, 0))
-    for kind, size in ((_HAN_KIND, _PIECES[_HAN]), (_SOUTH_EAST_KIND, _PIECES[_SOUTH_EAST])):
+    for kind, size in ((HAN_KIND, HAN_PIECE), (SOUTH_EAST_KIND, SOUTH_EAST_PIECE)):
         is_start |= (kinds == kind) & (within % size == 0)
-    is_word = (kinds == _WORD_KIND) | (kinds >= _HIRAGANA_KIND)
+    is_word = (kinds == WORD_KIND) | (kinds >= FIRST_UNSPACED_KIND)
     starts = np.flatnonzero(is_start & is_word)
     ends = np.flatnonzero(np.append(is_start[1:], True) & is_word) + 1
     return Spans(starts, ends, hash_stretches(codes, starts, ends))
@@ -135,14 +138,14 @@ def word_spans(text: str) -> Spans:
 def unit_spans(text: str) -> Spans:
     """As `(\\w[\\w\\u0300-\\u036f]*|[^\\w\\s]|LINE END)` would find them, but for scripts without spaces."""
     codes = codes_of(text)
-    kinds = _kinds()[codes]
-    kinds = np.where(kinds >= _HIRAGANA_KIND, _SINGLE_KIND, kinds)
+    kinds = character_kinds()[codes]
+    kinds = np.where(kinds >= FIRST_UNSPACED_KIND, _SINGLE_KIND, kinds)
     if (kinds == _MARK_KIND).any():
         # combining marks are no word characters: what is not in NFC would fall apart at them
         places = np.maximum.accumulate(np.where(kinds == _MARK_KIND, 0, np.arange(len(kinds))))
-        marks = np.where(kinds[places] == _WORD_KIND, _WORD_KIND, _SINGLE_KIND)
+        marks = np.where(kinds[places] == WORD_KIND, WORD_KIND, _SINGLE_KIND)
         kinds = np.where(kinds == _MARK_KIND, marks, kinds)
-    return _spans(codes, kinds == _WORD_KIND, kinds == _SINGLE_KIND)
+    return _spans(codes, kinds == WORD_KIND, kinds == _SINGLE_KIND)
 
 
 def hash_tokens(strings: Sequence[str]) -> Hashes:
@@ -156,7 +159,7 @@ def codes_of(text: str) -> npt.NDArray[np.uint32]:
 
 
 @functools.cache
-def _kinds() -> npt.NDArray[np.uint8]:
+def character_kinds() -> npt.NDArray[np.uint8]:
     """Code point -> kind of character."""
     characters = np.arange(sys.maxunicode + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
     kinds = np.full(len(characters), _SINGLE_KIND, dtype=np.uint8)
@@ -175,21 +178,21 @@ def _spans(codes: npt.NDArray[np.uint32], is_word: Bools, is_single: Bools | np.
 
 
 def hash_stretches(codes: npt.NDArray[np.uint32], starts: Ints, ends: Ints) -> Hashes:
-    """sum over characters c_k of a stretch: mixed(c_k) * _BASE ** k, modulo 2 ** 64, mixed again.
+    """sum over characters c_k of a stretch: mixed(c_k) * HASH_BASE ** k, modulo 2 ** 64, mixed again.
 
     Not `hash64`, which reads one string at a time: here the sum of any stretch is the difference of two running sums
-    over the text, moved to its start by the inverse of _BASE, which is odd and therefore has one.
+    over the text, moved to its start by the inverse of HASH_BASE, which is odd and therefore has one.
     """
     powers, inverses = _powers(1 << max(len(codes).bit_length(), 16))  # most texts share one table
-    running = np.append(np.uint64(0), np.cumsum(mix64(codes.astype(np.uint64) + _OFFSET) * powers[: len(codes)]))
+    running = np.append(np.uint64(0), np.cumsum(mix64(codes.astype(np.uint64) + HASH_OFFSET) * powers[: len(codes)]))
     return mix64((running[ends] - running[starts]) * inverses[starts])
 
 
 @functools.lru_cache(maxsize=2)
 def _powers(count: int) -> tuple[Hashes, Hashes]:
-    """Powers of _BASE and of its inverse."""
-    inverse = pow(int(_BASE), -1, 2**64)
-    bases = (np.full(count, base, dtype=np.uint64) for base in (int(_BASE), inverse))
+    """Powers of HASH_BASE and of its inverse."""
+    inverse = pow(int(HASH_BASE), -1, 2**64)
+    bases = (np.full(count, base, dtype=np.uint64) for base in (int(HASH_BASE), inverse))
     up, down = (np.append(np.uint64(1), np.cumprod(base[1:])) for base in bases)
     return up, down
 
@@ -235,8 +238,8 @@ def letters() -> Letters:
 
 def scripts_of(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
     """Equal for letters that make up a word together: 0 for what is no letter, else another number for each unspaced script."""
-    kinds = _kinds()[codes]
-    return np.where((kinds == _WORD_KIND) | (kinds >= _HIRAGANA_KIND), kinds, 0).astype(np.uint8)
+    kinds = character_kinds()[codes]
+    return np.where((kinds == WORD_KIND) | (kinds >= FIRST_UNSPACED_KIND), kinds, 0).astype(np.uint8)
 
 
 # -- titles and mentions

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from fastapi.exceptions import RequestValidationError
 
-from deeped_ray.corpus.priors import PriorCandidate
+from deeped_ray.corpus.priors import PriorCandidate, Senses
 from deeped_ray.corpus.wikidump import RawPage
 from deeped_ray.corpus.wikitext import parse_page
 from deeped_ray.embeddings.name_forms import acronym_of, fold, form_of, half_keys, initials_of
@@ -184,7 +184,7 @@ def punctuated(*names: str, times: int) -> list[str]:
 
 
 def test_short_names_of_persons_are_linear_by_either_rule() -> None:
-    queen, nobody = [PriorCandidate(0, 1.0, 1.0)], list[PriorCandidate]()
+    queen, nobody = Senses.of([PriorCandidate(0, 1.0, 1.0)]), Senses.of([])
 
     def share(text: str, rule: CoreferenceRule) -> None:
         surfaces = punctuated("Queen Victoria", "Victoria", "Queen", times=len(text))

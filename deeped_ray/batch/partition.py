@@ -9,10 +9,11 @@ from deeped_ray.batch.answers import Answered, AnswerWriter, Counts, schema_of, 
 from deeped_ray.batch.config import CorpusLinkingConfig
 from deeped_ray.batch.documents import ROWS_AT_ONCE, DocumentError, Partition, Row, Text, name_of, read_rows, text_of
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.linking.answers import Answers
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.storage.location import Location
-from deeped_ray.types import DeepEdError, Document, LinkerKind, Prediction
+from deeped_ray.types import DeepEdError, Document, LinkerKind
 
 # a character of JSON takes up to 12 bytes, as \ud83d\ude00 does; spans come on top
 _BYTES_PER_CHARACTER, _BYTES_BESIDE = 12, 2**20
@@ -107,7 +108,7 @@ def _text(row: Row, config: CorpusLinkingConfig, blamed: Sequence[int]) -> Text 
         return error
 
 
-Outcome = list[Prediction] | DocumentError
+Outcome = Answers | DocumentError
 
 
 def _answers(linker: Linker, texts: Sequence[Text | DocumentError], config: CorpusLinkingConfig) -> list[Outcome]:
@@ -130,7 +131,7 @@ def _document(linker: Linker, text: Text | DocumentError) -> Document | Document
 def _link(linker: Linker, documents: Sequence[Document], config: CorpusLinkingConfig) -> list[Outcome]:
     try:
         answers = linker.link_batch(documents, explain=config.explain)
-        return [[each.at_least(config.threshold) for each in predictions] for predictions in answers]
+        return [found.at_least(config.threshold) for found in answers]
     except Exception as error:
         failure = _failure(error)
         if len(documents) == 1:

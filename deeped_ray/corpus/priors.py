@@ -13,10 +13,11 @@ known that are never linked and hardly moves the others. Further sources (`prior
     deep-ed     counts are added and shared out; a uniform source (YAGO) then adds 1 / its number of candidates, up to 1
 """
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +42,8 @@ _COLUMNS = ("entities", "priors", "counts")
 _PUNCTUATION = " .,;:!?'\"()|-–—’‘“”"
 MAX_SURFACE = 1000
 """Longer strings are no names. Titles have at most 255 bytes."""
+REMEMBERED = 2**13
+"""Look-ups whose answers are kept."""
 _POSSESSIVE = re.compile(r"\s*['’]s?$")
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int64]
@@ -201,13 +204,64 @@ class PriorCandidate(NamedTuple):
     """What is behind the prior: links, titles and the counts of further sources."""
 
 
+class Senses(Sequence[PriorCandidate]):
+    """What a mention can mean, most probable first, in columns. A candidate is made of them when it is asked for."""
+
+    def __init__(self, entity: npt.NDArray[Any], prior: npt.NDArray[Any], support: npt.NDArray[Any]) -> None:
+        self.entity, self.prior, self.support = entity, prior, support
+
+    @functools.cached_property
+    def best(self) -> PriorCandidate:
+        """The most probable one; of equals, that with the lowest number."""
+        return min(self, key=lambda each: (-each.prior, each.entity_id))
+
+    @classmethod
+    def of(cls, candidates: Sequence[PriorCandidate]) -> "Senses":
+        entities, priors, supports = zip(*candidates, strict=True) if candidates else ((), (), ())
+        return cls(np.array(entities, np.int64), np.array(priors, np.float64), np.array(supports, np.float64))
+
+    def __len__(self) -> int:
+        return len(self.entity)
+
+    @overload
+    def __getitem__(self, place: int) -> PriorCandidate: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Senses": ...
+    def __getitem__(self, place: int | slice) -> "PriorCandidate | Senses":
+        if isinstance(place, slice):
+            return Senses(self.entity[place], self.prior[place], self.support[place])
+        return PriorCandidate(int(self.entity[place]), float(self.prior[place]), float(self.support[place]))
+
+    def __iter__(self) -> Iterator[PriorCandidate]:
+        return map(PriorCandidate, self.entity.tolist(), self.prior.tolist(), self.support.tolist())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def joined(self, other: "Senses") -> "Senses":
+        """The senses of two sources, each with the weight of its counts."""
+        total = float(self.support.sum() + other.support.sum())
+        shares = [float(each.support.sum()) / total for each in (self, other)]
+        entity, place = np.unique(np.concatenate([self.entity, other.entity]), return_inverse=True)
+        priors = np.concatenate([share * each.prior for share, each in zip(shares, (self, other), strict=True)])
+        prior = np.bincount(place, priors, len(entity))
+        support = np.bincount(place, np.concatenate([self.support, other.support]), len(entity))
+        order = np.lexsort((entity, -prior))[:MAX_CANDIDATES]
+        return Senses(entity[order], prior[order], support[order])
+
+
+NO_SENSES = Senses(*(np.zeros(0, kind) for kind in (np.int32, np.float32, np.float32)))
+
+
 class Match(NamedTuple):
     """How a surface was found, and what it can mean."""
 
     mention: str
     """The mention as the table has it; empty for a surface that it does not know."""
     rule: Literal["exact", "capitalised", "lower-cased", "without punctuation", "unknown"]
-    candidates: list[PriorCandidate]
+    candidates: Senses
 
 
 class MentionEntities(NamedTuple):
@@ -222,7 +276,10 @@ class MentionEntities(NamedTuple):
 class MentionTable:
     """Reads the mention table of a corpus part. Nothing is copied out of the files until it is asked for."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, *, added: Mapping[str, Senses] | None = None) -> None:
+        """`added` are further names, and what they mean beside what the table says. They may change at any time."""
+        self.added: Mapping[str, Senses] = {} if added is None else added
+        self._remembered = functools.lru_cache(maxsize=REMEMBERED)(self._match)  # the same names come again and again
         self._mentions = StringIndex(part.path, "mentions")
         self._rows = Csr(part, "mentions", _COLUMNS)
         self._folded: npt.NDArray[np.uint64] = np.asarray(part.array("mentions.folded"))
@@ -244,7 +301,7 @@ class MentionTable:
         is_kept = priors >= min_share
         return MentionEntities(place[is_kept], entities[is_kept].astype(np.int64), priors[is_kept])
 
-    def candidates(self, surface: str) -> list[PriorCandidate]:
+    def candidates(self, surface: str) -> Senses:
         """Candidates with p(e|m), most probable first; empty for a string that is never a link or title."""
         return self.match(surface).candidates
 
@@ -254,7 +311,15 @@ class MentionTable:
         NEW YORK is taken for New York unless it is itself the more frequent mention, as U.S. is.
         """
         if len(surface) > MAX_SURFACE:
-            return Match("", "unknown", [])
+            return Match("", "unknown", NO_SENSES)
+        found = self._remembered(surface)
+        if self.added and (added := self.added.get(mention := normalize_mention(surface))):
+            if not len(found.candidates):
+                return Match(mention, "exact", added)
+            return found._replace(candidates=found.candidates.joined(added))
+        return found
+
+    def _match(self, surface: str) -> Match:
         mention = normalize_mention(surface)
         row = self._mentions.find(mention)
         if mention.isupper() and (capitalized := capitalize_words(mention)) != mention:
@@ -273,11 +338,10 @@ class MentionTable:
             row = self._find_folded(bare) if row is None else row
             if row is not None:
                 return Match(self._mentions[row], "without punctuation", self._candidates(row))
-        return Match("", "unknown", [])
+        return Match("", "unknown", NO_SENSES)
 
-    def _candidates(self, row: int) -> list[PriorCandidate]:
-        columns = [column.tolist() for column in self._rows.row(row)]
-        return [PriorCandidate(*cells) for cells in zip(*columns, strict=True)]
+    def _candidates(self, row: int) -> Senses:
+        return Senses(*self._rows.row(row))
 
     def _total(self, row: int) -> float:
         _, _, counts = self._rows.row(row)

@@ -173,6 +173,8 @@ class Words:
         self.counts: npt.NDArray[np.int64] = part.array("counts")
         self.corpus_ids: npt.NDArray[np.int32] = part.array("corpus_ids")
         self._remembered = functools.lru_cache(maxsize=2**17)(self._find)
+        self.remembered = np.zeros(2**16, np.uint64)
+        """For the kernel that looks up all words of a text: see `linking.text_kernels`."""
 
     def __len__(self) -> int:
         return len(self._index)

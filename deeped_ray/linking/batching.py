@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking.encoding import EncodedDocument, Scalar, log_prior
 
 
@@ -81,7 +82,7 @@ class Batch:
 def collate(
     documents: Sequence[EncodedDocument],
     word_vectors: npt.NDArray[np.float32],
-    entity_vectors: npt.NDArray[np.float32],
+    entity_vectors: Layers | npt.NDArray[np.float32],
 ) -> Batch:
     """Gather the vectors of some documents, and stack what f and the losses need."""
     first_rows = np.cumsum([0, *(len(document.entities) for document in documents[:-1])])

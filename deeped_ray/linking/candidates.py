@@ -1,6 +1,5 @@
 """Section 6: which entities a mention may mean, and which context words speak about it."""
 
-import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -10,8 +9,10 @@ import numpy.typing as npt
 
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.embeddings.words import Words
+from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking.pace import Pause, no_pause
-from deeped_ray.text import tokenize
+from deeped_ray.linking.text_kernels import NO_ROW, UNKNOWN, find_words, remember
+from deeped_ray.text import Ints, character_kinds, codes_of
 from deeped_ray.types import DeepEdError, Mention, require_at_least
 
 _WORDS_PER_PAUSE = 2000
@@ -69,31 +70,41 @@ class KnownWords:
     """The words of a text that have a vector, with their places: the supply of all its contexts."""
 
     def __init__(self, text: str, words: Words, pause: Pause = no_pause) -> None:
-        rows, self._starts, self._ends = [], [], []
-        for place, token in enumerate(tokenize(text)):
-            row = words.find(token.word)
-            if row is not None:
-                rows.append(row)
-                self._starts.append(token.start)
-                self._ends.append(token.end)
-            if place % _WORDS_PER_PAUSE == 0:
+        codes = codes_of(text)
+        most = len(codes)
+        starts, ends, rows = (np.empty(most, np.int64) for _ in range(3))
+        hashes = np.empty(most, np.uint64)
+        number = find_words(codes, character_kinds(), words.remembered, starts, ends, hashes, rows)
+        pause()
+        for count, place in enumerate(np.flatnonzero(rows[:number] == UNKNOWN).tolist()):
+            row = words.find(text[starts[place] : ends[place]])
+            rows[place] = NO_ROW if row is None else row
+            remember(words.remembered, int(hashes[place]), int(rows[place]))
+            if count % _WORDS_PER_PAUSE == 0:
                 pause()
-        self._rows = np.array(rows, np.int64)
+        known = np.flatnonzero(rows[:number] >= 0)
+        self.rows: Ints = rows[known]
+        self._starts, self._ends = starts[known], ends[known]
 
-    def around(self, mention: Mention, *, num_words: int) -> npt.NDArray[np.int64]:
-        """Rows of the nearest known words, `num_words // 2` at most on each side, the mention itself left out."""
+    def contexts(self, mentions: Sequence[Mention], *, num_words: int) -> Ints:
+        """For every mention where its context stands among `rows`, [n, 4]: start and end of the left side, and of the right."""
         half = num_words // 2
-        num_left = bisect.bisect_right(self._ends, mention.start)
-        first_right = bisect.bisect_left(self._starts, mention.end)
-        sides = self._rows[max(0, num_left - half) : num_left], self._rows[first_right : first_right + half]
-        return np.concatenate(sides)
+        left = self._ends.searchsorted([mention.start for mention in mentions], "right")
+        right = self._starts.searchsorted([mention.end for mention in mentions])
+        sides = (np.maximum(left - half, 0), left, right, np.minimum(right + half, len(self.rows)))
+        return np.stack(sides, axis=1).astype(np.int64)
+
+    def around(self, mention: Mention, *, num_words: int) -> Ints:
+        """Rows of the nearest known words, `num_words // 2` at most on each side, the mention itself left out."""
+        ((start, left, right, end),) = self.contexts([mention], num_words=num_words).tolist()
+        return np.concatenate([self.rows[start:left], self.rows[right:end]])
 
 
 def select_candidates(
     firsts: Sequence[Sequence[PriorCandidate]],
     contexts: Sequence[npt.NDArray[np.int64]],
     word_vectors: npt.NDArray[np.float32],
-    entity_vectors: npt.NDArray[np.float32],
+    entity_vectors: Layers | npt.NDArray[np.float32],
     config: CandidateConfig,
 ) -> list[list[PriorCandidate]]:
     """For every mention the best by prior, then the best of the rest by context, filled up by prior to S."""

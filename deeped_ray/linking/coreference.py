@@ -7,6 +7,7 @@ Mentions are compared in lower case. If several are equal then, the first one co
 candidate with the highest prior is a person.
 """
 
+import functools
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus.priors import MAX_CANDIDATES, PriorCandidate
+from deeped_ray.corpus.priors import MAX_CANDIDATES, MAX_SURFACE, REMEMBERED, PriorCandidate, Senses
 from deeped_ray.linking.pace import Pause, no_pause, paced
 from deeped_ray.text import normalize_mention, words_of
 
@@ -24,25 +25,27 @@ CoreferenceRule = Literal["words", "substring"]
 
 def share_person_candidates(
     surfaces: Sequence[str],
-    candidates: Sequence[list[PriorCandidate]],
+    candidates: Sequence[Senses],
     is_person: npt.NDArray[np.bool_],
     rule: CoreferenceRule,
     pause: Pause = no_pause,
-) -> list[list[PriorCandidate]]:
+) -> list[Senses]:
     """The candidates of every mention. If person mentions contain a mention, it gets their candidates instead.
 
     p(e|m) = sum over M of p(e|M) / number of M, where p(e|M) is M's own prior even if M gets other candidates too.
     """
-    names = [normalize_mention(surface).lower() for surface in paced(surfaces, pause)]
-    first: dict[str, list[PriorCandidate]] = {}
+    names = [_compared(surface) for surface in paced(surfaces, pause)]
+    first: dict[str, Senses] = {}
     for name, own in zip(names, candidates, strict=True):
         first.setdefault(name, own)
-    persons = [name for name, own in first.items() if own and is_person[min(own, key=_by_prior).entity_id]]
+    persons = [name for name, own in first.items() if len(own) and is_person[own.best.entity_id] and _is_whole(name)]
+    if not persons:
+        return [*candidates]
     holders = _holders(first, persons, rule, pause)
     groups = {found for found in holders.values() if found}
     merged = {found: _merge([first[holder] for holder in sorted(found)]) for found in paced(groups, pause)}
     shared = {name: merged[found] for name, found in holders.items() if found}
-    return [list(shared.get(name, own)) for name, own in zip(names, candidates, strict=True)]
+    return [shared.get(name, own) for name, own in zip(names, candidates, strict=True)]
 
 
 def _holders(
@@ -95,7 +98,7 @@ class _Tails:
         return {name for _, name in self._tails[low:high]}
 
 
-def _merge(candidates: Sequence[list[PriorCandidate]]) -> list[PriorCandidate]:
+def _merge(candidates: Sequence[Senses]) -> Senses:
     """The average of several mentions' priors. An entity that a mention lacks counts 0 there."""
     prior: defaultdict[int, float] = defaultdict(float)
     support: defaultdict[int, float] = defaultdict(float)
@@ -103,7 +106,21 @@ def _merge(candidates: Sequence[list[PriorCandidate]]) -> list[PriorCandidate]:
         prior[candidate.entity_id] += candidate.prior
         support[candidate.entity_id] += candidate.support
     merged = [PriorCandidate(entity_id, prior[entity_id] / len(candidates), support[entity_id]) for entity_id in prior]
-    return sorted(merged, key=_by_prior)[:MAX_CANDIDATES]
+    return Senses.of(sorted(merged, key=_by_prior)[:MAX_CANDIDATES])
+
+
+def _compared(surface: str) -> str:
+    return _remembered(surface) if len(surface) <= MAX_SURFACE else normalize_mention(surface).lower()
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _remembered(surface: str) -> str:
+    return normalize_mention(surface).lower()
+
+
+def _is_whole(name: str) -> bool:
+    """Whether it may contain another name."""
+    return " " in name or len(words_of(name)) > 1
 
 
 def _by_prior(candidate: PriorCandidate) -> tuple[float, int]:

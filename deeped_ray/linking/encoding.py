@@ -6,10 +6,12 @@ are gathered once, and mentions refer to them by position.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+from deeped_ray.linking import retrieval_kernels as kernels
 
 # Differs from the paper: the authors' code has this floor. Below it counts say nothing, and log p would dwarf the rest.
 MIN_PRIOR = 1e-3
@@ -72,18 +74,64 @@ def encode_document(
     return EncodedDocument(
         words=words if len(words) else nothing,
         entities=entities if len(entities) else nothing,
-        context=_padded(context, num_words),
+        context=padded(context, num_words),
         num_words=num_words,
-        candidates=_padded(chosen, num_candidates),
+        candidates=padded(chosen, num_candidates),
         num_candidates=num_candidates,
-        prior=_padded(flat_priors, num_candidates),
-        evidence=_padded(np.zeros((len(flat_priors), 0), np.float32) if evidence is None else evidence, num_candidates),
-        sources=_padded(np.zeros(len(flat_priors), np.int8) if sources is None else sources, num_candidates),
+        prior=padded(flat_priors, num_candidates),
+        evidence=padded(np.zeros((len(flat_priors), 0), np.float32) if evidence is None else evidence, num_candidates),
+        sources=padded(np.zeros(len(flat_priors), np.int8) if sources is None else sources, num_candidates),
         gold=np.array(gold, np.int64),
     )
 
 
-def _padded(values: npt.NDArray[Scalar], lengths: Ints) -> npt.NDArray[Scalar]:
+class Kept(NamedTuple):
+    """Candidates of all mentions, one mention after the other."""
+
+    mention: Ints
+    entity: Ints
+    evidence: Floats
+    """Of each, beginning with the prior and the other sources."""
+    spread: Floats
+    """What evidence is divided by for f."""
+    num_sources: int
+
+
+def encode_rows(
+    known: Ints, sides: Ints, kept: Kept, golds: Sequence[int | None], *, num_evidence: int
+) -> EncodedDocument:
+    """From the rows of word vectors of a text, the sides of each mention's context among them, and all candidates.
+
+    `sides` are those of `KnownWords.contexts`.
+    """
+    num_candidates = np.bincount(kept.mention, minlength=len(sides))
+    n, S = len(sides), max(int(num_candidates.max()), 1)
+    num_words = sides[:, 1] - sides[:, 0] + sides[:, 3] - sides[:, 2]
+    words = np.sort(known[int(sides[:, 0].min()) : int(sides[:, 3].max())])
+    entities = np.sort(kept.entity)
+    context = np.zeros((n, max(int(num_words.max()), 1)), np.int64)
+    candidates, prior = np.zeros((n, S), np.int64), np.zeros((n, S), np.float32)
+    evidence, sources = np.zeros((n, S, num_evidence), np.float32), np.zeros((n, S), np.int8)
+    gold = np.array([-1 if each is None else each for each in golds])
+    num_distinct = kernels.lay_out(
+        known, sides, *kept, words, entities, context, candidates, prior, evidence, sources, gold
+    )
+    nothing = np.zeros(1, np.int64)
+    return EncodedDocument(
+        words=words[: num_distinct[0]] if len(words) else nothing,
+        entities=entities[: num_distinct[1]] if len(entities) else nothing,
+        context=context,
+        num_words=num_words,
+        candidates=candidates,
+        num_candidates=num_candidates,
+        prior=prior,
+        evidence=evidence,
+        sources=sources,
+        gold=gold,
+    )
+
+
+def padded(values: npt.NDArray[Scalar], lengths: Ints) -> npt.NDArray[Scalar]:
     """Rows of these lengths, filled up with zeros."""
     rows = np.zeros((len(lengths), int(lengths.max(initial=1)), *values.shape[1:]), values.dtype)
     rows[np.arange(rows.shape[1]) < lengths[:, None]] = values

@@ -7,25 +7,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from deeped_ray.corpus.catalogue import Catalogue, ExtendedCatalogue
 from deeped_ray.corpus.cooccurrence import GRAPH, WordCounts
-from deeped_ray.corpus.priors import MentionTable, PriorCandidate
+from deeped_ray.corpus.priors import MentionTable, PriorCandidate, Senses
 from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.embeddings.link_vectors import LinkVectors
 from deeped_ray.embeddings.name_index import NameIndex
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
 from deeped_ray.linking.coreference import share_person_candidates
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, open_detector
-from deeped_ray.linking.encoding import EncodedDocument, Scalar, encode_document
+from deeped_ray.linking.encoding import EncodedDocument, Ints, Kept, encode_document, encode_rows
 from deeped_ray.linking.mention_counts import MentionCounts
 from deeped_ray.linking.pace import Pause, no_pause
-from deeped_ray.linking.retrieval import NUM_EVIDENCE, Kept, Retriever
+from deeped_ray.linking.retrieval import NUM_EVIDENCE, Retriever
+from deeped_ray.linking.retrieval_kernels import sum_contexts
 from deeped_ray.types import Document, Mention
 
 # Differs from the paper: belief propagation grows with the square of the mentions, so longer documents are linked in
@@ -68,12 +69,11 @@ class LinkerInputs:
         return Words(self._kb.open("words"))
 
     @functools.cached_property
-    def entity_vectors(self) -> npt.NDArray[np.float32]:
+    def entity_vectors(self) -> Layers:
         own = np.asarray(self._kb.open("vectors").array("vectors"))
         if not isinstance(self.catalogue, ExtendedCatalogue) or not self.catalogue.extra_titles:
-            return own
-        titles = [(title, "") for title in self.catalogue.extra_titles]
-        return np.concatenate([own, TextEmbedder(self._kb).embed_all(titles)])
+            return Layers(own)
+        return Layers(own, TextEmbedder(self._kb).embed_all([(title, "") for title in self.catalogue.extra_titles]))
 
     def open_detector(self, config: DetectionConfig) -> Detector | SpacyDetector:
         return open_detector(self._kb, config)
@@ -98,7 +98,7 @@ class LinkerInputs:
 
     def first_candidates(
         self, document: Document, *, number: int | None = None, pause: Pause = no_pause
-    ) -> list[list[PriorCandidate]]:
+    ) -> list[Senses]:
         """For every mention the best candidates by prior, before anything else is looked at.
 
         `number` is a training document's, whose own annotations must not speak for it.
@@ -115,11 +115,16 @@ class LinkerInputs:
             found = [
                 theirs if candidates is None else candidates for theirs, candidates in zip(shared, listed, strict=True)
             ]
-        return [candidates[: self.config.first_candidates] for candidates in found]
+        most = self.config.first_candidates
+        return [candidates if len(candidates) <= most else candidates[:most] for candidates in found]
 
-    def _listed(self, document: Document, mention: Mention, number: int | None) -> list[PriorCandidate] | None:
+    def _is_listed(self, document: Document, mention: Mention) -> bool:
+        has_list = bool(self.lists.specs) and self.lists.find(document, mention) is not None
+        return has_list or self.config.sources == "prior"
+
+    def _listed(self, document: Document, mention: Mention, number: int | None) -> Senses | None:
         """Candidates of an external list, if there is one for the mention."""
-        listed = self.lists.find(document, mention)
+        listed = self.lists.find(document, mention) if self.lists.specs else None
         if listed is None:
             return None
         links: dict[int, int] = {}
@@ -127,7 +132,8 @@ class LinkerInputs:
             entity = self.catalogue.find(candidate.title)
             assert entity is not None, "every listed title is in the extended catalogue"
             links[entity] = max(candidate.num_links, links.get(entity, 0))
-        return self.counts.priors(document.surface(mention), list(links), list(links.values()), without=number)
+        surface = document.surface(mention)
+        return Senses.of(self.counts.priors(surface, list(links), list(links.values()), without=number))
 
     def encode(
         self, document: Document, *, number: int | None = None, insert_gold: bool = False, pause: Pause = no_pause
@@ -147,7 +153,7 @@ class LinkerInputs:
     def _encode(
         self,
         document: Document,
-        all_firsts: Sequence[list[PriorCandidate]],
+        all_firsts: Sequence[Senses],
         window: Window,
         known: KnownWords,
         *,
@@ -156,40 +162,36 @@ class LinkerInputs:
     ) -> EncodedDocument:
         mentions = [document.mentions[i] for i in window.mentions]
         firsts = [all_firsts[i] for i in window.mentions]
-        contexts = [known.around(mention, num_words=self.config.context_words) for mention in mentions]
         golds = [self.catalogue.find_gold(mention) for mention in mentions]
         asked = [gold if is_answered else None for gold, is_answered in zip(golds, window.is_answered, strict=True)]
+        sides = known.contexts(mentions, num_words=self.config.context_words)
         if not self.config.retrieves:
+            contexts = [known.around(mention, num_words=self.config.context_words) for mention in mentions]
             chosen = select_candidates(firsts, contexts, self.words.vectors, self.entity_vectors, self.config)
             if insert_gold:
                 _insert_gold(chosen, firsts, golds)
             entities = [[candidate.entity_id for candidate in candidates] for candidates in chosen]
             priors = [[candidate.prior for candidate in candidates] for candidates in chosen]
             return encode_document(contexts, entities, priors, _places(asked, entities))
-        kept = self._retrieve(document, mentions, firsts, contexts, pause)
-        entities, priors = (
-            [row.tolist() for row in _split(column, kept.counts)] for column in (kept.entity, kept.prior)
-        )
-        evidence = kept.evidence[:, : self.num_evidence]
-        places = _places(asked, entities)
-        return encode_document(contexts, entities, priors, places, evidence=evidence, sources=kept.sources)
+        kept = self._retrieve(document, mentions, firsts, known.rows, sides, pause)
+        return encode_rows(known.rows, sides, kept, asked, num_evidence=self.num_evidence)
 
     def _retrieve(
         self,
         document: Document,
         mentions: Sequence[Mention],
-        firsts: Sequence[list[PriorCandidate]],
-        contexts: Sequence[npt.NDArray[np.int64]],
+        firsts: Sequence[Senses],
+        words: Ints,
+        sides: Ints,
         pause: Pause,
     ) -> Kept:
         sums = np.zeros((len(mentions), self.entity_vectors.shape[1]), np.float32)
-        for row, context in zip(sums, contexts, strict=True):
-            row[:] = self.words.vectors[context].sum(axis=0)
+        sum_contexts(self.words.vectors, words, sides, sums)
         return self.retriever.candidates(
             [document.surface(mention) for mention in mentions],
             firsts,
             sums,
-            [self.config.sources == "prior" or self.lists.find(document, mention) is not None for mention in mentions],
+            [self._is_listed(document, mention) for mention in mentions],
             text=document.text[max(mentions[0].start - AROUND, 0) : mentions[-1].end + AROUND],
             by_prior=self.config.kept_by_prior,
             by_score=self.config.num_candidates - self.config.kept_by_prior,
@@ -197,9 +199,7 @@ class LinkerInputs:
         )
 
 
-def _insert_gold(
-    chosen: Sequence[list[PriorCandidate]], firsts: Sequence[list[PriorCandidate]], golds: Sequence[int | None]
-) -> None:
+def _insert_gold(chosen: Sequence[list[PriorCandidate]], firsts: Sequence[Senses], golds: Sequence[int | None]) -> None:
     """Put the gold entity last where pruning lost it."""
     for kept, first, gold_id in zip(chosen, firsts, golds, strict=True):
         lost = [c for c in first if c.entity_id == gold_id and c not in kept]
@@ -209,10 +209,6 @@ def _insert_gold(
 def _places(golds: Sequence[int | None], entities: Sequence[Sequence[int]]) -> list[int]:
     """Where the gold entity stands among the candidates; -1 if it is not among them."""
     return [row.index(gold) if gold in row else -1 for gold, row in zip(golds, entities, strict=True)]
-
-
-def _split(column: npt.NDArray[Scalar], counts: npt.NDArray[np.int64]) -> list[npt.NDArray[Scalar]]:
-    return np.split(column, np.cumsum(counts)[:-1])
 
 
 def windows_of(mentions: Sequence[Mention], *, size: int | None = None) -> list[Window]:

@@ -2,44 +2,34 @@
 
 import functools
 import itertools
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, Part
+from deeped_ray.linking.answers import Answers, Columns, Knowledge, attended, ranked, supported
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.certainty import Certain, Certainty, Judged
 from deeped_ray.linking.config import ModelConfig, ModelKind
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, Span
-from deeped_ray.linking.encoding import EncodedDocument
+from deeped_ray.linking.encoding import EncodedDocument, padded
 from deeped_ray.linking.folded import Folding
 from deeped_ray.linking.inputs import LinkerInputs, Window
 from deeped_ray.linking.pace import Pause, no_pause, num_threads
-from deeped_ray.linking.retrieval import SOURCES
 from deeped_ray.linking.scoring import FittedModel, Scored, log_softmax
-from deeped_ray.types import Candidate, DeepEdError, Document, Mention, Mentions, Prediction
+from deeped_ray.types import DeepEdError, Document, Mention, Mentions, Prediction
 from deeped_ray.types import LinkerKind as LinkerKind
 
 MENTION_COUNTS = "mention_counts.parquet"
 NO_CANDIDATES = "no entity is known by this name"
-NOTHING_FITS = "entities are known by this name, but none fits: the probability of none is {:.3f}"
 NOTHING_RESEMBLES = "no entity is known by this name, or by one that resembles it"
 ALL_BY_PRIOR = CandidateConfig(sources="prior", evidence="prior", kept_by_prior=30, kept_by_context=0)
-# with fewer documents, sharing them out costs more than it saves
-LEAST_TO_SHARE = 16
-DIGITS = 6
-"""Of scores, weights and probabilities. Further ones are noise of the arithmetic."""
 SUPPORTERS = 5
 """Other mentions that a prediction lists as support, at most."""
-Floats = npt.NDArray[np.float32]
-_Seen = tuple[int, Window, EncodedDocument]
 
 
 class Linker:
@@ -62,7 +52,6 @@ class Linker:
         self.unit = unit
         self.certainty = certainty
         self._detection = detection or DetectionConfig()
-        self._no_candidates = NOTHING_RESEMBLES if inputs.config.sources == "all" else NO_CANDIDATES
         self._num_threads = num_threads()
         self.model = model
 
@@ -132,7 +121,7 @@ class Linker:
 
     def link(self, text: str, spans: Sequence[Span] | None = None) -> list[Prediction]:
         """One prediction per span, in the given order. Without spans, one per mention that is found in the text."""
-        return self.link_batch([self.document(text, spans)])[0]
+        return [*self.link_batch([self.document(text, spans)])[0]]
 
     def document(
         self,
@@ -151,69 +140,54 @@ class Linker:
 
     def link_batch(
         self, documents: Sequence[Document], *, explain: bool = True, pause: Pause = no_pause
-    ) -> list[list[Prediction]]:
-        """Predictions for all mentions of all documents. Without `explain` they lack attended words and support."""
+    ) -> list[Answers]:
+        """Answers for all mentions of all documents. Without `explain` they lack attended words and support."""
+        link = functools.partial(self._link, explain=explain, pause=pause)
+        # a pause lets others go first: that is for one thread to do
+        if len(documents) == 1 or pause is not no_pause or self._num_threads == 1:
+            return [*map(link, documents)]
+        return [*self._threads.map(link, documents)]
+
+    @functools.cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        """Each takes documents of its own: nearly all of the work runs without Python's lock."""
+        return ThreadPoolExecutor(self._num_threads, thread_name_prefix="link")
+
+    def _link(self, document: Document, *, explain: bool, pause: Pause) -> Answers:
         if self.model is None:
-            return [self._by_prior(document, pause) for document in documents]
-        answers: list[dict[int, Prediction]] = [{} for _ in documents]
-        for (number, window, encoded), scored in self._scored(documents, explain=explain, pause=pause):
-            answers[number].update(self._predictions(documents[number], window, encoded, scored))
+            return Answers(document, self._by_prior(document, pause), self._knowledge)
+        windows = []
+        for window, encoded in self.inputs.encode(document, pause=pause):
             pause()
-        return [[found[i] for i in range(len(found))] for found in answers]
+            scored = self.model.score(encoded, self._folding, explain=explain)
+            pause()
+            windows.append(self._columns(document, window, encoded, scored))
+            pause()
+        return Answers(document, windows, self._knowledge)
 
-    def _scored(self, documents: Sequence[Document], *, explain: bool, pause: Pause) -> Iterator[tuple[_Seen, Scored]]:
-        """Windows with the model's output. Several are computed at once."""
-        seen = (
-            (number, *window)
-            for number, document in enumerate(documents)
-            for window in self.inputs.encode(document, pause=pause)
-        )
-        if len(documents) <= LEAST_TO_SHARE or self._num_threads == 1:
-            for each in seen:
-                pause()
-                found = self._score(each[2], explain=explain)
-                pause()
-                yield each, found
-            return
-        with ThreadPoolExecutor(self._num_threads) as threads:
-            in_flight: deque[tuple[_Seen, Future[Scored]]] = deque()
-            for each in seen:
-                in_flight.append((each, threads.submit(self._score, each[2], explain=explain)))
-                while len(in_flight) > LEAST_TO_SHARE:
-                    first, scored = in_flight.popleft()
-                    yield first, scored.result()
-            for each, scored in in_flight:
-                yield each, scored.result()
-
-    def _score(self, encoded: EncodedDocument, *, explain: bool) -> Scored:
-        assert self.model is not None
-        return self.model.score(encoded, self._folding, explain=explain)
+    @functools.cached_property
+    def _knowledge(self) -> Knowledge:
+        unknown = NOTHING_RESEMBLES if self.inputs.config.sources == "all" else NO_CANDIDATES
+        has_coherence = self.model is not None and self.model.kind == "global"
+        return Knowledge(self.inputs.catalogue, lambda rows: self.inputs.words.take(rows), unknown, has_coherence)
 
     @functools.cached_property
     def _folding(self) -> Folding:
         assert self.model is not None
         return self.model.fold(self.inputs.entity_vectors, self.inputs.words.vectors)
 
-    def _by_prior(self, document: Document, pause: Pause) -> list[Prediction]:
+    def _by_prior(self, document: Document, pause: Pause) -> list[Columns]:
         firsts = self.inputs.first_candidates(document, pause=pause)
         if not firsts:
             return []
         judged = Judged.by_prior([document.surface(mention) for mention in document.mentions], firsts)
         certain = self._judge(judged)
-        titles = iter(
-            self.inputs.catalogue.titles(np.array([c.entity_id for first in firsts for c in first], np.int64))
-        )
-        answers = []
-        for mention, first, *known in zip(document.mentions, firsts, *map(plain_numbers, certain), strict=True):
-            candidates = tuple(
-                self._candidate(title, int(self.inputs.catalogue.page_ids[entity]), prior, 0.0, None, prior, share)
-                for (entity, prior, _), title, share in zip(first, titles, known[0], strict=False)
-            )
-            answers.append(self._prediction(_place(document, mention), candidates, known[1]))
-        return answers
-
-    def _candidate(self, title: str, page_id: int, *rest: Any) -> Candidate:
-        return Candidate(title, page_id, self.inputs.catalogue.url(title), *rest)
+        entities = np.concatenate([first.entity for first in firsts], dtype=np.int64)
+        candidates = padded(np.arange(len(entities)), judged.num_candidates)
+        numbers = (judged.prior, None, None, judged.prior, certain.candidates)
+        sources = np.zeros(candidates.shape, np.int8)
+        everyone = range(len(firsts)), [True] * len(firsts)
+        return [ranked(*everyone, judged.num_candidates, candidates, entities, numbers, sources, certain.none)]
 
     def _judge(self, judged: Judged) -> Certain:
         if self.certainty is not None:
@@ -222,92 +196,27 @@ class Linker:
         shares = np.exp(log_softmax(judged.rho / np.float32(self.unit), is_candidate)) * is_candidate
         return Certain(shares, (judged.num_candidates == 0).astype(np.float32))
 
-    def _prediction(
-        self,
-        span: tuple[int, int, str],
-        candidates: tuple[Candidate, ...],
-        none: float,
-        attended: tuple[tuple[str, float], ...] = (),
-        support: tuple[tuple[int, float], ...] = (),
-    ) -> Prediction:
-        """The best candidate is the answer, unless it is more likely that none is right."""
-        reason = None
-        if not candidates:
-            reason = self._no_candidates
-        elif none > candidates[0].probability:
-            reason = NOTHING_FITS.format(none)
-        return Prediction(*span, candidates, attended, support, reason, none)
-
-    def _predictions(
-        self, document: Document, window: Window, encoded: EncodedDocument, scored: Scored
-    ) -> Iterator[tuple[int, Prediction]]:
-        """One window's predictions, each with the position of its mention in the document."""
-        titles = self.inputs.catalogue.titles(encoded.entities)
-        page_ids = self.inputs.catalogue.page_ids[encoded.entities].tolist()
-        urls = [self.inputs.catalogue.url(title) for title in titles]
-        spans = [_place(document, document.mentions[place]) for place in window.mentions]
-        certain = self._judge(Judged.by_model([surface for _, _, surface in spans], encoded, scored))
-        columns = (encoded.prior, scored.psi, scored.belief, scored.rho, certain.candidates)
-        plain = ([None] * len(encoded) if each is None else plain_numbers(each) for each in columns)
-        none = plain_numbers(certain.none)
-        rows = zip(encoded.candidates.tolist(), *plain, strict=True)
-        nothing: list[tuple[Any, ...]] = [()] * len(encoded)
-        attended = (
-            _attended(encoded, scored.beta, self.inputs.words.take(encoded.words)) if scored.explains else nothing
+    def _columns(self, document: Document, window: Window, encoded: EncodedDocument, scored: Scored) -> Columns:
+        surfaces = [document.surface(document.mentions[place]) for place in window.mentions]
+        certain = self._judge(Judged.by_model(surfaces, encoded, scored))
+        columns = ranked(
+            window.mentions,
+            window.is_answered,
+            encoded.num_candidates,
+            encoded.candidates,
+            encoded.entities,
+            (encoded.prior, scored.psi, scored.belief, scored.rho, certain.candidates),
+            encoded.sources,
+            certain.none,
         )
-        support = nothing if scored.support is None else _supporters(scored.support, window)
-        for i, (place, is_answered, row) in enumerate(zip(*window, rows, strict=True)):
-            if not is_answered:
-                continue
-            num = int(encoded.num_candidates[i])
-            if not num:
-                yield place, self._prediction(spans[i], (), 1.0)
-                continue
-            sources = [SOURCES[source] for source in encoded.sources[i, :num].tolist()]
-            entities, *scores = (each if each is not None else [None] * num for each in row)
-            candidates = [
-                Candidate(titles[e], page_ids[e], urls[e], *parts)
-                for e, *parts in zip(entities[:num], *scores, sources, strict=False)
-            ]
-            candidates.sort(key=lambda candidate: -candidate.score)
-            yield place, self._prediction(spans[i], tuple(candidates), none[i], attended[i], support[i])
-
-
-def plain_numbers(values: Floats) -> list[Any]:
-    """As lists, since reading single numbers from arrays is slow; with as many digits as mean something."""
-    rounded: list[Any] = values.astype(np.float64).round(DIGITS).tolist()
-    return rounded
-
-
-def _attended(encoded: EncodedDocument, beta: Floats, words: Sequence[str]) -> list[tuple[tuple[str, float], ...]]:
-    """The distinct attended words of every mention, heaviest first. Weights of a repeated word are added up."""
-    n = len(encoded)
-    weights = np.zeros((n, len(words)), np.float32)
-    mention, place = np.nonzero(beta)
-    # a flat index: numpy takes five times as long with two
-    np.add.at(weights.reshape(-1), mention * len(words) + encoded.context[mention, place], beta[mention, place])
-    mention, word = np.nonzero(weights)
-    order = np.lexsort((word, -weights[mention, word], mention))
-    ranked = [words[row] for row in word[order].tolist()]
-    pairs = list(zip(ranked, plain_numbers(weights[mention, word][order]), strict=True))
-    ends = np.searchsorted(mention, np.arange(n + 1)).tolist()
-    return [tuple(pairs[start:end]) for start, end in itertools.pairwise(ends)]
-
-
-def _supporters(support: Floats, window: Window) -> list[tuple[tuple[int, float], ...]]:
-    """The strongest supporters of every mention, by their positions in the document."""
-    n = len(window.mentions)
-    others = support * (1 - np.eye(n, dtype=np.float32))
-    strongest = np.argsort(-np.abs(others), axis=1, kind="stable")[:, :SUPPORTERS]
-    weights = np.take_along_axis(others, strongest, axis=1)
-    return [
-        tuple((window.mentions[j], weight) for j, weight in zip(*row, strict=True) if weight)
-        for row in zip(strongest.tolist(), plain_numbers(weights), strict=True)
-    ]
-
-
-def _place(document: Document, mention: Mention) -> tuple[int, int, str]:
-    return mention.start, mention.end, document.surface(mention)
+        if not scored.explains:
+            return columns
+        words = attended(window.is_answered, scored.beta, encoded.context, encoded.num_words, len(encoded.words))
+        columns = columns._replace(words=encoded.words, attended=words)
+        if scored.support is None:
+            return columns
+        support = supported(window.is_answered, scored.support, window.mentions, most=SUPPORTERS)
+        return columns._replace(support=support)
 
 
 def weights_path(folder: Path, kind: ModelKind, *, seed: int | None = None) -> Path:

@@ -66,8 +66,7 @@ class KnowledgeBase(Lookup):
         """`link` for many texts at once, which is faster. A `Document` is linked at its own mentions."""
         linker = self.linker(model)
         documents = [text if isinstance(text, Document) else linker.document(text, mentions=mentions) for text in texts]
-        answers = linker.link_batch(documents, explain=explain)
-        return [[prediction.at_least(threshold) for prediction in found] for found in answers]
+        return [[*found.at_least(threshold)] for found in linker.link_batch(documents, explain=explain)]
 
     def detect(self, text: str, *, mentions: Mentions | None = None) -> list[Span]:
         """Start and end of every mention in a text: of "names" or, as Wikipedia links, of "all"."""
@@ -76,7 +75,7 @@ class KnowledgeBase(Lookup):
     def linker(self, model: LinkerKind = "global") -> "Linker":
         """The linker behind `link`: a trained model, or the prior alone."""
         if model not in self._linkers:
-            from deeped_ray.linking.linker import Linker  # numba and FAISS take half a second that look-ups do not need
+            from deeped_ray.linking.linker import Linker  # imports numba: half a second that look-ups do not need
 
             self._linkers[model] = Linker.open(self._kb, model, detection=self._detection)
         return self._linkers[model]

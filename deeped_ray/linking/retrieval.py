@@ -12,24 +12,24 @@ line and server see the same candidates.
 """
 
 import functools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence, Sized
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.cooccurrence import WordCounts
-from deeped_ray.corpus.priors import PriorCandidate
+from deeped_ray.corpus.priors import Senses
 from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.embeddings.link_vectors import LinkVectors
 from deeped_ray.embeddings.name_forms import LONGEST_NAME, acronym_of, form_of, initials_of
-from deeped_ray.embeddings.name_index import KINDS, NameIndex
+from deeped_ray.embeddings.name_index import KINDS, REMEMBERED, Matches, NamedWords, NameIndex
+from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking import retrieval_kernels as kernels
-from deeped_ray.linking.encoding import Floats, Ints, log_prior
-from deeped_ray.linking.kernels import row_dots
+from deeped_ray.linking.encoding import Floats, Ints, Kept, log_prior
 from deeped_ray.linking.pace import Pause, no_pause, paced
-from deeped_ray.linking.title_evidence import TITLE_MEASURES, Named, compare_titles, words_in
+from deeped_ray.linking.title_evidence import TITLE_MEASURES, TitleWords, compare_titles, words_in, words_of_name
 
 SOURCES = ("prior", *(f"name: {kind}" for kind in KINDS), "longer name", "document", "context")
 """Where a candidate can come from. If several sources have it, the first of them is named."""
@@ -96,6 +96,9 @@ _SPREAD_OF = np.array([_SPREADS.get(name, 1.0) for name in EVIDENCE], np.float32
 _WEIGHT_OF = np.array([_WEIGHTS.get(name, 0.0) for name in EVIDENCE], np.float32)
 _PRIOR_WEIGHT = np.float32(0.4)
 """Of the logarithm of the prior."""
+_WEIGHTS_OF_ALL = np.append(_WEIGHT_OF, _PRIOR_WEIGHT)
+AT_ONCE = 25
+"""Mentions whose pools are gathered between two pauses."""
 CONSULTED = 24
 """Entities of a mention that say what it seems to mean, at most."""
 NEIGHBOURS = 100
@@ -104,28 +107,16 @@ MOST_LINKED = 400
 """Entities linked from those of the document that are looked through, at most: those with most such links."""
 
 
-class Pool(NamedTuple):
-    """Entities of all mentions of a document; by mention, then by entity."""
+class Surface(NamedTuple):
+    """What is known of a mention by its name alone."""
 
-    mention: Ints
-    entity: Ints
-    evidence: Floats
-    """A column for each of EVIDENCE."""
-
-    def take(self, rows: Ints) -> "Pool":
-        return Pool(self.mention[rows], self.entity[rows], self.evidence[rows])
-
-
-class Kept(NamedTuple):
-    """Candidates of all mentions, one mention after the other, each by falling prior."""
-
-    counts: Ints
-    entity: Ints
-    prior: Floats
-    evidence: Floats
-    """For f: without the prior, over its usual spread."""
-    sources: npt.NDArray[np.int8]
-    """Places in SOURCES."""
+    matches: Matches
+    words: NamedWords
+    content: frozenset[str]
+    initials: str
+    acronym: str
+    title_words: Ints
+    """As titles have them: see `title_evidence`."""
 
 
 class Retriever:
@@ -138,16 +129,29 @@ class Retriever:
         graph: WordCounts,
         catalogue: Catalogue,
         *,
-        entity_vectors: Floats,
+        entity_vectors: Layers,
         link_vectors: LinkVectors,
     ) -> None:
         self.names, self._index, self._graph = names, index, graph
         self._catalogue, self._vectors, self._link_vectors = catalogue, entity_vectors, link_vectors
+        # the same names and entities come again and again
+        self._surface = functools.lru_cache(maxsize=REMEMBERED)(self._know)
+        self._title_words = TitleWords(catalogue.title)
+
+    def _know(self, surface: str) -> Surface:
+        return Surface(
+            self.names.find(surface),
+            self.names.words_of(surface),
+            frozenset(form_of(surface).words),
+            initials_of(surface),
+            acronym_of(surface),
+            words_of_name(surface),
+        )
 
     def candidates(
         self,
         surfaces: Sequence[str],
-        firsts: Sequence[Sequence[PriorCandidate]],
+        firsts: Sequence[Senses],
         contexts: Floats,
         is_listed: Sequence[bool],
         *,
@@ -161,162 +165,103 @@ class Retriever:
         A listed mention gets no entity but those of its list. `text` is what the mentions stand in.
         """
         surfaces = [surface[: LONGEST_NAME + 1] for surface in surfaces]  # longer ones are no names
-        named, certain = Named.of(surfaces), _certain(firsts)
+        known = [self._surface(surface) for surface in paced(surfaces, pause)]
+        name = numbered(surfaces)
+        certain = _certain(firsts)
         document = np.array([*certain.values()], np.float32) @ self._vectors[[*certain]]
-        pool = self._pool(surfaces, firsts, self._near(contexts, document, [*certain]), is_listed, pause)
+        near, sources = self._near(contexts, document, [*certain])
         pause()
-        self._measure(pool, firsts, contexts, document)
-        pool = pool.take(_best(pool, by_prior=by_prior, by_score=CONSULTED))
+        letters, num_letters = self._shared_letters(known, near)
         pause()
-        self._consult(pool, named)
-        pool = pool.take(_best(pool, by_prior=by_prior, by_score=by_score))
-        pause()
-        self._relate(pool, named, words_in(text, pause))
-        is_source = pool.evidence[:, : len(SOURCES)] > 0
-        return Kept(
-            np.bincount(pool.mention, minlength=len(surfaces)),
-            pool.entity,
-            pool.evidence[:, PRIOR],
-            pool.evidence[:, 1:] / _SPREAD_OF[1:],
-            is_source.argmax(axis=1).astype(np.int8),
+        vectors = (self._vectors.own, self._vectors.extra)
+        rows = Rows.empty(len(surfaces) * (by_prior + CONSULTED))
+        longer = _longer_names(surfaces, known, firsts)
+        given = (
+            _flat_firsts(firsts),
+            (_starts(longer), np.array([each for others in longer for each in others], np.int64)),
+            _flat_names(known),
+            (near, sources, letters, num_letters, np.array(is_listed, np.bool_)),
+            vectors,
+            contexts,
+            _unit(document),
+            self._catalogue.num_links,
+            (PRIOR, NAME, LONGER_NAME, CONTEXT_FIT),
+            _WEIGHTS_OF_ALL,
+            by_prior,
+            CONSULTED,
         )
+        number = 0
+        for start in range(0, len(surfaces), AT_ONCE):
+            number += kernels.gather(start, min(start + AT_ONCE, len(surfaces)), *given, rows.rest(number))
+            pause()
+        rows = rows.first(number)
+        if not number:
+            return rows.kept()
+        best = np.empty(number, np.int64)
+        count = kernels.consult(*rows, name, vectors, CONTEXT_FIT, _WEIGHTS_OF_ALL, by_prior, by_score, best)
+        rows = rows.take(best[:count])
+        pause()
+        shares = np.empty(count, np.float32)
+        kernels.relate(*rows, name, self._link_vectors.halves, LINK_FIT, shares)
+        titles = self._title_words.take(rows.entity)
+        own_words = [each.title_words for each in known]
+        words = words_in(text, pause)
+        compare_titles(rows.mention, name, own_words, titles, shares, words, rows.evidence[:, TITLES:])
+        return rows.kept()
 
     def _near(self, contexts: Floats, document: Floats, certain: Sequence[int]) -> tuple[Ints, Ints]:
         """Entities related to the document, rising, and the source of each."""
         by_words, by_entities = self._index.nearest(np.stack([contexts.sum(axis=0), document]), count=NEIGHBOURS)
         rows = [self._graph.row(entity)[0] for entity in certain if entity < len(self._graph)]
-        linked, times = np.unique(np.concatenate([np.zeros(0, np.int32), *rows]), return_counts=True)
-        by_links = linked[np.argsort(-times, kind="stable")][:MOST_LINKED]
-        near = np.unique(np.concatenate([by_words, by_entities, by_links]))
-        return near, np.where(np.isin(near, np.concatenate([by_entities, by_links])), DOCUMENT, CONTEXT)
+        linked = np.sort(np.concatenate([np.zeros(0, np.int32), *rows]))
+        by_links = np.empty(len(linked), np.int64)
+        by_links = by_links[: kernels.most_linked(linked, MOST_LINKED, by_links)]
+        near, source = np.empty((2, len(by_words) + len(by_entities) + len(by_links)), np.int64)
+        by_words.sort()
+        others = np.sort(np.concatenate([by_entities, by_links]))
+        number = kernels.merge_sources(by_words, CONTEXT, others, DOCUMENT, near, source)
+        return near[:number], source[:number]
 
-    def _pool(
-        self,
-        surfaces: Sequence[str],
-        firsts: Sequence[Sequence[PriorCandidate]],
-        near: tuple[Ints, Ints],
-        is_listed: Sequence[bool],
-        pause: Pause,
-    ) -> Pool:
-        longer = _longer_names(surfaces, firsts)
-        by_prior = [(i, PRIOR, each.entity_id, each.prior) for i, own in enumerate(firsts) for each in own]
-        by_prior += [
-            (i, LONGER_NAME, each.entity_id, each.prior)
-            for i, others in enumerate(longer)
-            for other in others
-            for each in firsts[other]
-        ]
-        mention, column, entity, strength = zip(*by_prior, strict=True) if by_prior else ((), (), (), ())
-        named = [self.names.find(surface) for surface in paced(surfaces, pause)]
-        i, place, shared = self._sharing(surfaces, near[0])
-        return _joined(
-            (np.array(mention, np.int64), np.repeat(np.arange(len(named)), [len(each.kinds) for each in named]), i),
-            (np.array(column, np.int64), *(NAME + each.kinds.astype(np.int64) for each in named), near[1][place]),
-            (np.array(entity, np.int64), *(each.entities for each in named), near[0][place]),
-            (np.array(strength, np.float32), *(each.strengths for each in named), shared),
-            np.array(is_listed, bool),
-        )
-
-    def _sharing(self, surfaces: Sequence[str], near: Ints) -> tuple[Ints, Ints, Floats]:
-        """Which of the entities have a word of a mention in their names: mention, place, share of the mention's letters."""
-        words = [self.names.words_of(surface) for surface in surfaces]
-        lists = np.concatenate([each.lists for each in words])
-        mention = np.repeat(np.arange(len(words)), [len(each.lists) for each in words])
-        letters = np.zeros((len(words), len(near)), np.float32)
+    def _shared_letters(self, known: Sequence[Surface], near: Ints) -> tuple[Floats, Floats]:
+        """Letters of each mention's words that the names of the entities have, [mentions, near], and of all its words."""
+        lists = np.concatenate([each.words.lists for each in known])
+        mention = np.repeat(np.arange(len(known)), [len(each.words.lists) for each in known])
+        letters = np.zeros((len(known), len(near)), np.float32)
         kernels.shared_letters(near, self.names.entities, *lists.T, mention, letters)
-        i, place = np.nonzero(letters)
-        totals = np.array([max(each.num_letters, 1) for each in words], np.float32)
-        return i, place, letters[i, place] / totals[i]
-
-    def _measure(
-        self, pool: Pool, firsts: Sequence[Sequence[PriorCandidate]], contexts: Floats, document: Floats
-    ) -> None:
-        mention, entity, evidence = pool
-        num_links = self._catalogue.num_links[entity]
-        counts = np.concatenate([np.zeros(0), *([each.support for each in own] for own in firsts)])
-        keys = np.array([(i << 32) | each.entity_id for i, own in enumerate(firsts) for each in own], np.int64)
-        rows = np.searchsorted((mention << 32) | entity, keys)
-        evidence[:, CONTEXT_FIT] = self._fit(_unit(contexts), mention, entity)
-        evidence[:, DOCUMENT_FIT] = self._fit(_unit(document[None]), np.zeros_like(mention), entity)
-        evidence[:, LINKS] = np.log1p(num_links) / 10
-        totals = np.bincount(mention, num_links + 1, len(firsts))
-        evidence[:, SHARE_OF_LINKS] = np.log((num_links + 1) / totals[mention]) / 10
-        evidence[rows, COUNT] = np.log1p(counts) / 5
-        evidence[rows, CALLED_SO] = np.minimum(counts / np.maximum(num_links[rows], 1), 1)
-
-    def _fit(self, queries: Floats, which: Ints, entity: Ints) -> Floats:
-        cosines = np.empty(len(entity), np.float32)
-        row_dots(self._vectors, entity, queries, which, cosines)
-        return cosines
-
-    def _consult(self, pool: Pool, named: Named) -> None:
-        """Compare each entity with what the other names of the document seem to mean, by their scores so far."""
-        mention, entity, evidence = pool
-        if len(mention):
-            others = _meanings_of_others(self._vectors[entity], pool, named)
-            evidence[:, DOCUMENT_FIT] = self._fit(others, named.name[mention], entity)
-
-    def _relate(self, pool: Pool, named: Named, text_words: Ints) -> None:
-        """What is dearer to know, about the few that are kept."""
-        mention, entity, evidence = pool
-        if not len(mention):
-            return
-        vectors = self._link_vectors.take(entity)
-        others = _meanings_of_others(vectors, pool, named)
-        evidence[:, LINK_FIT] = np.einsum("rk,rk->r", vectors, others[named.name[mention]])
-        titles = self._catalogue.titles(entity)
-        evidence[:, TITLES:] = compare_titles(mention, named, titles, _shares_of(pool), text_words)
+        return letters, np.array([max(each.words.num_letters, 1) for each in known], np.float32)
 
 
-# -- sources
+class Rows(NamedTuple):
+    """Entities of the mentions of a document, by mention."""
+
+    mention: Ints
+    entity: Ints
+    evidence: Floats
+    """A column for each of EVIDENCE."""
+    scores: Floats
+
+    @classmethod
+    def empty(cls, number: int) -> "Rows":
+        evidence, scores = np.empty((number, len(EVIDENCE)), np.float32), np.empty(number, np.float32)
+        return cls(np.empty(number, np.int64), np.empty(number, np.int64), evidence, scores)
+
+    def first(self, number: int) -> "Rows":
+        return self.take(slice(number))
+
+    def rest(self, number: int) -> "Rows":
+        return self.take(slice(number, None))
+
+    def take(self, rows: Ints | slice) -> "Rows":
+        return Rows(self.mention[rows], self.entity[rows], self.evidence[rows], self.scores[rows])
+
+    def kept(self) -> Kept:
+        return Kept(self.mention, self.entity, self.evidence, _SPREAD_OF, len(SOURCES))
 
 
-def _certain(firsts: Sequence[Sequence[PriorCandidate]]) -> dict[int, float]:
-    """The best entities by prior, and their priors."""
-    best: dict[int, float] = {}
-    for own in firsts:
-        if own:
-            best[own[0].entity_id] = max(own[0].prior, best.get(own[0].entity_id, 0.0))
-    return best
-
-
-def _longer_names(surfaces: Sequence[str], firsts: Sequence[Sequence[PriorCandidate]]) -> list[list[int]]:
-    """For every mention, those with a longer name: it has all words of the mention, or the mention is its acronym."""
-    known = {surface: i for i, surface in reversed([*enumerate(surfaces)]) if firsts[i]}
-    words = {surface: _content_words(surface) for surface in surfaces}
-    initials = {surface: _initials(surface) for surface in known}
-    longer = {}
-    for surface, own in words.items():
-        acronym = acronym_of(surface)
-        longer[surface] = [
-            i for other, i in known.items() if (own and own < words[other]) or (acronym and acronym == initials[other])
-        ]
-    return [longer[surface] for surface in surfaces]
-
-
-def _joined(
-    mentions: Sequence[Ints],
-    columns: Sequence[Ints],
-    entities: Sequence[npt.NDArray[Any]],
-    strengths: Sequence[Floats],
-    is_listed: npt.NDArray[np.bool_],
-) -> Pool:
-    """A row for every mention and entity, with the strongest evidence of each source."""
-    column = np.concatenate(columns)
-    keys = (np.concatenate(mentions) << 32) | np.concatenate(entities)
-    keys, place = np.unique(keys, return_inverse=True)
-    evidence = np.zeros((len(keys), len(EVIDENCE)), np.float32)
-    # a flat index: numpy takes five times as long with two
-    np.maximum.at(evidence.reshape(-1), place * len(EVIDENCE) + column, np.concatenate(strengths))
-    pool = Pool(keys >> 32, keys & 0xFFFFFFFF, evidence)
-    if not is_listed.any():
-        return pool
-    is_first = np.zeros(len(keys), bool)
-    is_first[place[column == PRIOR]] = True
-    return pool.take(np.flatnonzero(is_first | ~is_listed[pool.mention]))
-
-
-# -- scores
+def numbered(surfaces: Sequence[str]) -> Ints:
+    """Of every mention the number of its name: mentions that are written alike have the same."""
+    numbers: dict[str, int] = {}
+    return np.array([numbers.setdefault(each, len(numbers)) for each in surfaces], np.int64)
 
 
 def score(evidence: Floats) -> Floats:
@@ -325,53 +270,57 @@ def score(evidence: Floats) -> Floats:
     return scores
 
 
-def _best(pool: Pool, *, by_prior: int, by_score: int) -> Ints:
-    """Rows of each mention's best by prior, and of the best of the rest by score; by mention and falling prior."""
-    kept = np.empty(len(pool.mention), np.int64)
-    prior, scores = np.ascontiguousarray(pool.evidence[:, PRIOR]), score(pool.evidence)
-    return kept[: kernels.keep_best(pool.mention, prior, scores, by_prior, by_score, kept)]
+def _certain(firsts: Sequence[Senses]) -> dict[int, float]:
+    """The best entities by prior, and their priors."""
+    best: dict[int, float] = {}
+    for own in firsts:
+        if len(own):
+            entity, prior = int(own.entity[0]), float(own.prior[0])
+            best[entity] = max(prior, best.get(entity, 0.0))
+    return best
 
 
-def _meanings_of_others(vectors: Floats, pool: Pool, named: Named) -> Floats:
-    """For every distinct name, what the other names seem to mean, of unit length.
-
-    `vectors` are those of the pool's rows. A name must not speak for itself, wherever it stands.
-    """
-    filled, starts = np.unique(pool.mention, return_index=True)
-    meanings = np.zeros((len(named.name), vectors.shape[1]), np.float32)
-    meanings[filled] = np.add.reduceat(_shares_of(pool)[:, None] * vectors, starts)
-    by_name = np.zeros((int(named.name.max()) + 1, meanings.shape[1]), np.float32)
-    np.add.at(by_name, named.name, meanings)
-    return _unit(meanings.sum(axis=0) - by_name)
+def _flat_firsts(firsts: Sequence[Senses]) -> tuple[Ints, Ints, Floats, npt.NDArray[np.float64]]:
+    return (
+        _starts(firsts),
+        np.concatenate([each.entity for each in firsts], dtype=np.int64),
+        np.concatenate([each.prior for each in firsts], dtype=np.float32, casting="same_kind"),
+        np.concatenate([each.support for each in firsts], dtype=np.float64),
+    )
 
 
-def _shares_of(pool: Pool) -> Floats:
-    """How likely each row is among those of its mention, by its score so far."""
-    return _shares(score(pool.evidence), np.unique(pool.mention, return_index=True)[1])
+def _flat_names(known: Sequence[Surface]) -> tuple[Ints, npt.NDArray[np.int32], npt.NDArray[np.int8], Floats]:
+    matches = [each.matches for each in known]
+    return (
+        _starts([each.entities for each in matches]),
+        np.concatenate([each.entities for each in matches]),
+        np.concatenate([each.kinds for each in matches]),
+        np.concatenate([each.strengths for each in matches]),
+    )
 
 
-def _shares(scores: Floats, starts: Ints) -> Floats:
-    """Softmax over the rows of each mention, which begin at `starts`."""
-    lengths = np.diff(np.append(starts, len(scores)))
-    weights = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), lengths))
-    shares: Floats = (weights / np.repeat(np.add.reduceat(weights, starts), lengths)).astype(np.float32)
-    return shares
+def _starts(rows: Sequence[Sized]) -> Ints:
+    starts = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([*map(len, rows)], out=starts[1:])
+    return starts
 
 
-def _unit(vectors: Floats) -> Floats:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    units: Floats = (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
-    return units
+def _unit(vector: Floats) -> Floats:
+    norm = np.linalg.norm(vector)
+    unit: Floats = (vector / (norm if norm > 0 else 1)).astype(np.float32)
+    return unit
 
 
-# -- names
-
-
-@functools.lru_cache(maxsize=2**13)
-def _content_words(name: str) -> frozenset[str]:
-    return frozenset(form_of(name).words)
-
-
-@functools.lru_cache(maxsize=2**12)
-def _initials(name: str) -> str:
-    return initials_of(name)
+def _longer_names(surfaces: Sequence[str], known: Sequence[Surface], firsts: Sequence[Senses]) -> list[list[int]]:
+    """For every mention, those with a longer name: it has all words of the mention, or the mention is its acronym."""
+    first = {surface: i for i, surface in reversed([*enumerate(surfaces)]) if len(firsts[i])}
+    longer: dict[str, list[int]] = {}
+    for surface, own in zip(surfaces, known, strict=True):
+        if surface not in longer:
+            words, acronym = own.content, own.acronym
+            longer[surface] = [
+                i
+                for i in first.values()
+                if (words and words < known[i].content) or (acronym and acronym == known[i].initials)
+            ]
+    return [longer[surface] for surface in surfaces]

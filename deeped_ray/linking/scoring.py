@@ -14,10 +14,11 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from deeped_ray.knowledge.layers import Layers
 from deeped_ray.knowledge.parts import ArtifactError
-from deeped_ray.linking import kernels
+from deeped_ray.linking import answer_kernels, kernels, score_kernels
 from deeped_ray.linking.config import ModelConfig, ModelKind, Product
-from deeped_ray.linking.encoding import EncodedDocument, Floats, log_prior
+from deeped_ray.linking.encoding import EncodedDocument, Floats
 from deeped_ray.linking.folded import Folded, Folding
 
 LOWEST = np.float32(-1e30)
@@ -68,49 +69,49 @@ class FittedModel:
             )
         return cls(kind, config, weights)
 
-    def fold(self, entities: Floats, words: Floats) -> Folding:
+    def fold(self, entities: Layers | Floats, words: Floats) -> Folding:
         """All vectors, with the products of the words with A and B."""
+        entities = entities if isinstance(entities, Layers) else Layers(entities)
         return Folding(entities, Folded(words, [self._forms[form] for form in "AB"]))
 
     def score(self, document: EncodedDocument, folding: Folding, *, explain: bool = True) -> Scored:
-        is_candidate = np.arange(document.candidates.shape[1]) < document.num_candidates[:, None]
-        psi, beta = self._attend(document, folding)
+        entities = folding.entities[document.entities]
+        psi, beta = self._attend(document, entities, folding)
         scaled = np.float32(self.config.psi_scale) * psi
         if self.kind == "local":
-            return Scored(_combine(self._f, scaled, document, is_candidate), psi, None, beta, None, explain)
-        unary = _combine(self._g, scaled, document, is_candidate) if self._g else scaled
-        pairs = self._pairs(document, folding, is_candidate)
-        mu = self._propagate(unary, document, pairs, is_candidate)
-        log_belief = log_softmax(mu, is_candidate)
-        belief = np.exp(log_belief) * is_candidate
-        evidence = belief if self.config.belief == "probability" else log_belief
-        rho = _combine(self._f, evidence, document, is_candidate)
-        support = support_of(rho, document, pairs, is_candidate) if explain else None
+            return Scored(_combine(self._f, scaled, document), psi, None, beta, None, explain)
+        unary = _combine(self._g, scaled, document) if self._g else scaled
+        pairs = self._pairs(document, entities)
+        log_belief, belief = np.zeros((2, *psi.shape), np.float32)
+        mu = self._propagate(unary, document, pairs)
+        score_kernels.beliefs(mu, document.num_candidates, log_belief, belief)
+        rho = _combine(self._f, belief if self.config.belief == "probability" else log_belief, document)
+        support = support_of(rho, document, pairs) if explain else None
         return Scored(rho, psi, belief, beta, support, explain)
 
-    def _attend(self, document: EncodedDocument, folding: Folding) -> tuple[Floats, Floats]:
+    def _attend(self, document: EncodedDocument, entities: Floats, folding: Folding) -> tuple[Floats, Floats]:
         """Psi and beta (section 4)."""
         psi, beta = np.zeros(document.candidates.shape, np.float32), np.zeros(document.context.shape, np.float32)
-        entities, words = folding.entities[document.entities], folding.times_words.take(document.words)
         kernels.attend(
-            *(dots(entities, half) for half in np.split(words, 2, axis=1)),
+            *(dots(entities, words) for words in folding.times_words.take(document.words)),
             *(document.candidates, document.num_candidates, document.context, document.num_words),
             *(self.config.kept_words(self.kind), psi, beta, np.zeros(document.context.shape, np.int32)),
         )
         return psi, beta
 
-    def _pairs(self, document: EncodedDocument, folding: Folding, is_candidate: Bools) -> Floats:
+    def _pairs(self, document: EncodedDocument, entities: Floats) -> Floats:
         """Phi of all pairs of entities (section 5)."""
         # not folded: messages add up to a hundred, and another order of these sums moves scores by up to 2e-4
-        entities, C = folding.entities[document.entities], self._forms["C"]
-        scaled = self._pairwise_scale(is_candidate) * entities
+        C = self._forms["C"]
+        scaled = self._pairwise_scale(document) * entities
         return dots(scaled * C if C.ndim == 1 else dots(scaled, C), entities)
 
-    def _propagate(self, unary: Floats, document: EncodedDocument, pairs: Floats, is_candidate: Bools) -> Floats:
+    def _propagate(self, unary: Floats, document: EncodedDocument, pairs: Floats) -> Floats:
         """mu after T rounds (section 5)."""
         config, (n, S) = self.config, unary.shape
         if config.product == "sum" or not kernels.can_propagate(delta=config.damping, T=config.rounds):
             phi = pairs[document.candidates[:, None, :, None], document.candidates[None, :, None, :]]
+            is_candidate = np.arange(S) < document.num_candidates[:, None]
             return _propagate_plainly(unary, phi, is_candidate, config)
         mu = np.zeros((n, S), np.float32)
         messages = (np.empty((1, n, S * n), kind) for kind in (np.float32, np.float32, np.int8))
@@ -120,9 +121,9 @@ class FittedModel:
         )
         return mu
 
-    def _pairwise_scale(self, is_candidate: Bools) -> np.float32:
+    def _pairwise_scale(self, document: EncodedDocument) -> np.float32:
         """The factor of Phi: 2 / (n - 1), or 2 / n, of the mentions that have candidates."""
-        num_mentions = int(is_candidate.any(axis=1).sum()) - (not self.config.counts_itself)
+        num_mentions = int(np.count_nonzero(document.num_candidates)) - (not self.config.counts_itself)
         return np.float32(self.config.psi_scale * 2 / max(1, num_mentions))
 
 
@@ -160,28 +161,23 @@ def _layers(weights: Mapping[str, Floats], function: str, config: ModelConfig) -
 # -- equations
 
 
-def support_of(rho: Floats, document: EncodedDocument, pairs: Floats, is_candidate: Bools) -> Floats:
+def support_of(rho: Floats, document: EncodedDocument, pairs: Floats) -> Floats:
     """Phi(e_i, e_j) - Phi(r_i, e_j), with r_i the runner-up of mention i."""
-    rows = np.arange(len(rho))
-    best = rho.argmax(axis=1)
-    is_other = is_candidate.copy()
-    is_other[rows, best] = False
-    second = np.where(is_other, rho, LOWEST).argmax(axis=1)
-    answers, rivals = document.candidates[rows, best], document.candidates[rows, second]
-    gain: Floats = pairs[np.ix_(answers, answers)] - pairs[np.ix_(rivals, answers)]
-    return gain * is_other.any(axis=1, keepdims=True) * is_candidate.any(axis=1)
+    gain = np.empty((len(rho), len(rho)), np.float32)
+    answer_kernels.support(rho, document.candidates, document.num_candidates, pairs, gain)
+    return gain
 
 
-def _combine(
-    layers: list[tuple[Floats, Floats]], evidence: Floats, document: EncodedDocument, is_candidate: Bools
-) -> Floats:
+def _combine(layers: list[tuple[Floats, Floats]], evidence: Floats, document: EncodedDocument) -> Floats:
     """f(evidence, log p(e|m), further evidence) of every candidate."""
-    two = np.stack([evidence[is_candidate], log_prior(document.prior)[is_candidate]], axis=1)
-    values = np.concatenate([two, document.evidence[is_candidate]], axis=1)
+    total = int(document.num_candidates.sum())
+    values = np.empty((total, 2 + document.evidence.shape[2]), np.float32)
+    score_kernels.assemble(evidence, document.prior, document.evidence, document.num_candidates, values)
     for place, (weight, bias) in enumerate(layers):
-        values = dots(np.maximum(values, 0) if place else values, weight) + bias
-    rho = np.full(evidence.shape, LOWEST)
-    rho[is_candidate] = values[:, 0]
+        given, values = values, np.empty((total, len(bias)), np.float32)
+        score_kernels.layer(given, weight, bias, place == 0, values)
+    rho = np.empty(evidence.shape, np.float32)
+    score_kernels.spread(values, document.num_candidates, rho)
     return rho
 
 

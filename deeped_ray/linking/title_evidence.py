@@ -11,8 +11,8 @@ Lists have many siblings: where `Derbyshire` and `Essex` stand side by side, `* 
 """
 
 import functools
-from collections.abc import Sequence
-from typing import NamedTuple
+import threading
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from deeped_ray.embeddings.name_forms import LONGEST_NAME, fold
 from deeped_ray.linking import retrieval_kernels as kernels
 from deeped_ray.linking.encoding import Floats, Ints
 from deeped_ray.linking.pace import Pause, no_pause, paced
-from deeped_ray.text import STOP_WORDS, bare_title
+from deeped_ray.linking.text_kernels import fold_words
+from deeped_ray.text import STOP_WORDS, bare_title, codes_of, hash_tokens
 
 TITLE_MEASURES = (
     "mention in title",  # letters of the mention's words that stand in the title, as a share of the mention
@@ -30,76 +31,117 @@ TITLE_MEASURES = (
     "siblings",  # logarithm of the number of other names with a candidate whose title is built alike
 )
 _REMEMBERED = 2**14
+_Page = tuple[dict[int, tuple[int, int]], Ints]
 
 
-class Named(NamedTuple):
-    """The mentions of a document by their names."""
+class TitleWords:
+    """The words of titles, remembered in one array that is only added to, so that threads read it without a lock.
 
-    surfaces: Sequence[str]
-    name: Ints
-    """Of every mention the number of its name: mentions that are written alike have the same."""
-
-    @classmethod
-    def of(cls, surfaces: Sequence[str]) -> "Named":
-        numbers: dict[str, int] = {}
-        return cls(surfaces, np.array([numbers.setdefault(each, len(numbers)) for each in surfaces], np.int64))
-
-
-def compare_titles(mention: Ints, named: Named, titles: Sequence[str], shares: Floats, text_words: Ints) -> Floats:
-    """A column for each of TITLE_MEASURES. Rows are candidates: of which mention, with which title.
-
-    `shares` say how likely each candidate is among those of its mention, as far as is known.
+    When it is full, a new one takes its place.
     """
-    measures, patterns = np.zeros((len(titles), len(TITLE_MEASURES)), np.float32), np.zeros(len(titles), np.int64)
-    if len(titles):
-        words = (_joined(named.surfaces), _joined(titles))
-        kernels.compare_titles(mention, *words[0], *words[1], text_words, measures, patterns)
-        measures[:, -1] = _siblings(patterns, named.name[mention], shares)
-    return measures
+
+    def __init__(self, title_of: Callable[[int], str], *, size: int = 2**17) -> None:
+        self._title_of, self._size, self._number = title_of, size, 0
+        self._page: _Page = ({}, np.empty((size, 4), np.int64))
+        self._lock = threading.Lock()
+
+    def take(self, entities: Ints) -> tuple[Ints, Ints]:
+        """The array, and where the words of each title begin and end in it, [n, 2]."""
+        asked = entities.tolist()
+        known, words = self._page
+        places = [*map(known.get, asked)]
+        if None in places:
+            known, words = self._add(asked)
+            places = [known[entity] for entity in asked]
+        return words, np.array(places, np.int64).reshape(-1, 2)
+
+    def _add(self, asked: Sequence[int]) -> "_Page":
+        with self._lock:
+            known, words = self._page
+            new = {entity: self._words_of(entity) for entity in asked if entity not in known}
+            if self._number + sum(map(len, new.values())) > len(words):
+                new = {entity: self._words_of(entity) for entity in asked}
+                known, words = {}, np.empty((max(self._size, sum(map(len, new.values()))), 4), np.int64)
+                self._number = 0
+            for entity, rows in new.items():
+                end = self._number + len(rows)
+                words[self._number : end] = rows
+                known[entity] = (self._number, end)  # last: whoever finds it finds the rows
+                self._number = end
+            self._page = known, words
+            return self._page
+
+    def _words_of(self, entity: int) -> Ints:
+        return words_of_name(self._title_of(entity)[:LONGEST_NAME])
+
+
+def compare_titles(
+    mention: Ints,
+    names: Ints,
+    surfaces: Sequence[Ints],
+    titles: tuple[Ints, Ints],
+    shares: Floats,
+    text_words: Ints,
+    measures: Floats,
+) -> None:
+    """Fills a column for each of TITLE_MEASURES. Rows are candidates: of which mention, with the words of which title.
+
+    `names` and `surfaces` are the names and words of the mentions, `titles` comes from `TitleWords`. `shares` say how
+    likely each candidate is among those of its mention, as far as is known.
+    """
+    if len(mention):
+        kernels.compare_titles(mention, *_joined(surfaces), *titles, text_words, names, shares, measures)
 
 
 def words_in(text: str, pause: Pause = no_pause) -> Ints:
     """The words of a text as titles are compared with them: their hashes, rising."""
-    chunks = (chunk[at : at + LONGEST_NAME] for chunk in {*text.split()} for at in range(0, len(chunk), LONGEST_NAME))
-    hashes = {word for chunk in paced(chunks, pause) for word in _folded(chunk)}
-    return np.sort(np.fromiter(hashes, np.int64, len(hashes)))
+    codes = codes_of(text)
+    hashes, odd = np.empty(len(codes) + 1, np.uint64), np.empty((len(codes) // 2 + 1, 2), np.int64)
+    number, num_odd = fold_words(codes, LONGEST_NAME, hashes, odd)
+    found = hashes[:number].view(np.int64)
+    if num_odd:
+        stretches = {chunk for start, end in odd[:num_odd].tolist() for chunk in text[start:end].split()}
+        chunks = (chunk[at : at + LONGEST_NAME] for chunk in stretches for at in range(0, len(chunk), LONGEST_NAME))
+        found = np.concatenate([found, *(_folded(chunk) for chunk in paced(chunks, pause))])
+    return np.sort(found)
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)
-def _folded(chunk: str) -> tuple[int, ...]:
-    return tuple(map(hash, fold(chunk).split()))
+def _folded(chunk: str) -> Ints:
+    return _hashes(fold(chunk).split())
 
 
-def _joined(names: Sequence[str]) -> tuple[Ints, Ints]:
+def _hashes(words: Sequence[str]) -> Ints:
+    return hash_tokens(words).view(np.int64)
+
+
+def _joined(names: Sequence[Ints]) -> tuple[Ints, Ints]:
     """The words of all names, and where those of each begin and end."""
-    words = [_words(name) for name in names]
-    return np.concatenate(words), np.cumsum([0, *map(len, words)])
+    ends = np.empty(len(names) + 1, np.int64)
+    ends[0] = 0
+    np.cumsum([*map(len, names)], out=ends[1:])
+    return np.concatenate(names), ends
 
 
-@functools.lru_cache(maxsize=_REMEMBERED)
-def _words(name: str) -> Ints:
+def words_of_name(name: str) -> Ints:
     """Of a title, or of a mention, in order, with those of the qualifier: `(band)`, `, Iowa`.
 
     A row for each: its hash, its letters, again its letters if it stands first in the bare name, and whether it is a stop
     word.
     """
-    words = fold(name).split()
-    num_bare = len(fold(bare_title(name)).split())
+    folded, bare_name = fold(name), bare_title(name)
+    words = folded.split()
+    num_bare = len(words) if bare_name == name else len(fold(bare_name).split())
     bare = {word: place for place, word in reversed([*enumerate(words[:num_bare])])}
-    rows = [
-        (hash(word), len(word), len(word) if bare.get(word) == place else 0, word in STOP_WORDS)
-        for place, word in enumerate(words)
-    ]
-    return np.array(rows, np.int64).reshape(-1, 4)
+    rows = np.empty((len(words), 4), np.int64)
+    rows[:, 0] = _hashes_of_words(folded, words)
+    rows[:, 1:] = [
+        (len(word), len(word) if bare.get(word) == place else 0, word in STOP_WORDS) for place, word in enumerate(words)
+    ] or 0
+    return rows
 
 
-def _siblings(patterns: Ints, name: Ints, shares: Floats) -> Floats:
-    """log(1 + sum over other names of the largest share among their candidates with this pattern)."""
-    kinds, kind = np.unique(patterns, return_inverse=True)
-    num_names = int(name.max()) + 1
-    cells = kind * num_names + name
-    largest = np.zeros(len(kinds) * num_names, np.float32)
-    np.maximum.at(largest, cells, shares)
-    others = largest.reshape(-1, num_names).sum(axis=1)[kind] - largest[cells]
-    siblings: Floats = np.where(patterns == 0, 0, np.log1p(np.maximum(others, 0))).astype(np.float32)
-    return siblings
+def _hashes_of_words(folded: str, words: Sequence[str]) -> Ints:
+    codes, hashes = codes_of(folded), np.empty(len(words) + 1, np.uint64)
+    number, num_odd = fold_words(codes, len(codes), hashes, np.empty((len(words) + 1, 2), np.int64))
+    return hashes[:number].view(np.int64) if not num_odd else _hashes(words)

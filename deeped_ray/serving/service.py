@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 
 from deeped_ray import __version__
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.linking.answers import Answers
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
@@ -29,7 +30,7 @@ from deeped_ray.serving.rel import rel_work
 from deeped_ray.serving.replies import Replies
 from deeped_ray.serving.schemas import MAX_MENTIONS, MAX_TEXT_CHARACTERS
 from deeped_ray.serving.turns import TooLargeError, watch
-from deeped_ray.serving.work import Predictions, Work, check_limit
+from deeped_ray.serving.work import Work, check_limit
 from deeped_ray.types import DeepEdError, Document
 
 SMALL_BODY = 16_000
@@ -124,11 +125,8 @@ class LinkingService:
             return error
         return work, documents
 
-    def _reply(self, work: Work, linked: Sequence[Predictions], pause: Pause) -> bytes | Exception:
-        answers = [
-            [prediction.at_least(text.threshold) for prediction in predictions]
-            for text, predictions in zip(work.texts, linked, strict=True)
-        ]
+    def _reply(self, work: Work, linked: Sequence[Answers], pause: Pause) -> bytes | Exception:
+        answers = [found.at_least(text.threshold) for text, found in zip(work.texts, linked, strict=True)]
         self.metrics.answers(answers)
         try:
             return self._replies.join(work.write(answers), pause)

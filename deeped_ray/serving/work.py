@@ -23,7 +23,7 @@ large: for requests that are too small for a sample (`samples.py`)."""
 CHARACTERS_AS_A_MENTION = int(SECONDS_PER_MENTION / SECONDS_PER_CHARACTER)
 PER_PIECE = 100
 """Mentions that are written at once: a long reply would hold the interpreter for a third of a second."""
-Predictions = list[Prediction]
+Predictions = Sequence[Prediction]
 Writer = Callable[[Sequence[Predictions]], Iterator[bytes]]
 """Turns the predictions for each text into the body of the reply, in pieces."""
 

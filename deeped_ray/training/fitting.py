@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 import torch.distributed
 
+from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking.batching import Batch, collate, similar_sizes
 from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.encoding import EncodedDocument
@@ -37,7 +38,7 @@ class Examples:
     num_dev_mentions: int
     """All that are annotated, also those whose gold entity is not a candidate."""
     word_vectors: npt.NDArray[np.float32]
-    entity_vectors: npt.NDArray[np.float32]
+    entity_vectors: Layers | npt.NDArray[np.float32]
     num_evidence: int = 0
 
     @classmethod

@@ -21,13 +21,14 @@ from deeped_ray.batch.link import link_corpus
 from deeped_ray.batch.partition import Attempt, Job, link_partition
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.linking.answers import Answers
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.running import tasks
 from deeped_ray.storage.lease import BusyError, sole_writer
 from deeped_ray.storage.location import Location
-from deeped_ray.types import DeepEdError, Document, Prediction
+from deeped_ray.types import DeepEdError, Document
 from tests.s3 import S3, prefix
 
 Rows = list[dict[str, Any]]
@@ -208,7 +209,7 @@ class Moody(Linker):
 
     def link_batch(
         self, documents: Sequence[Document], *, explain: bool = True, pause: Pause = no_pause
-    ) -> list[list[Prediction]]:
+    ) -> list[Answers]:
         if any("poison" in document.text for document in documents):
             raise FloatingPointError("not today")
         return super().link_batch(documents, explain=explain, pause=pause)

@@ -1,10 +1,13 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
+from deeped_ray.text import tokenize
 from deeped_ray.types import DeepEdError, Mention
 
 PAPER = CandidateConfig(sources="prior", evidence="prior")
@@ -21,6 +24,17 @@ def test_contexts_hold_the_nearest_known_words_of_each_side(words: Words) -> Non
     mention = Mention(TEXT.index("Queen"), TEXT.index("Queen") + 5)
     assert words.take(known.around(mention, num_words=4)) == ["guitar", "planet", "chess", "bishop"]
     assert words.take(known.around(Mention(0, 5), num_words=4)) == ["guitar", "planet"]
+
+
+@given(text=st.text(st.sampled_from("aB9é\u0301 -東京はカタไทย"), max_size=30))
+def test_words_are_those_of_the_tokenizer(words: Words, text: str) -> None:
+    text = f"rugby {text} guitar"
+    tokens = [(words.find(token.word), token.start) for token in tokenize(text)]
+    for _ in range(2):  # the second time, they are remembered
+        known = KnownWords(text, words)
+        assert [*zip(known.rows.tolist(), known._starts.tolist(), strict=True)] == [
+            token for token in tokens if token[0] is not None
+        ]
 
 
 # the later the rarer

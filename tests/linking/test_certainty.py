@@ -9,9 +9,10 @@ import pytest
 from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError
+from deeped_ray.linking.answers import NOTHING_FITS, reason_of
 from deeped_ray.linking.certainty import Certainty, Judged, features
 from deeped_ray.linking.encoding import Floats
-from deeped_ray.linking.linker import NOTHING_FITS, Linker
+from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.retrieval import NUM_EVIDENCE
 
 
@@ -125,10 +126,8 @@ def test_none_is_the_answer_where_it_is_likelier_than_the_best_candidate(linker:
     text = "Montreal met Toronto in the Stanley Cup."
     (first, *_) = linker.link(text, [(0, 8)])
     assert first.candidates[0].probability + first.none_probability <= 1
-    told = linker._prediction((0, 8, "Montreal"), first.candidates, 0.99)
-    assert told.entity is None
-    assert told.reason == NOTHING_FITS.format(0.99)
-    assert told.candidates == first.candidates
+    assert reason_of(0.99, first.candidates[0].probability, linker._knowledge) == NOTHING_FITS.format(0.99)
+    assert reason_of(0.01, first.candidates[0].probability, linker._knowledge) is None
 
 
 def test_every_model_of_a_trained_linker_is_calibrated(linker: Linker, mini_kb: KnowledgeBase) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeped_ray.corpus.priors import PriorCandidate
+from deeped_ray.corpus.priors import PriorCandidate, Senses
 from deeped_ray.linking.coreference import CoreferenceRule, share_person_candidates
 
 BILL, HILLARY, TOWN, PARIS, HILTON = range(5)
@@ -26,8 +26,8 @@ BILL_CLINTON = ("Bill Clinton", candidates(BILL=0.9, TOWN=0.1))
 HILLARY_CLINTON = ("Hillary Clinton", candidates(HILLARY=1.0))
 
 
-def share(mentions: Mentions, rule: CoreferenceRule = "words") -> list[list[PriorCandidate]]:
-    return share_person_candidates([m for m, _ in mentions], [own for _, own in mentions], IS_PERSON, rule)
+def share(mentions: Mentions, rule: CoreferenceRule = "words") -> list[Senses]:
+    return share_person_candidates([m for m, _ in mentions], [Senses.of(own) for _, own in mentions], IS_PERSON, rule)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -106,16 +106,16 @@ def test_the_rules_differ_in_what_a_name_may_be_part_of(
 def test_a_hundred_candidates_are_kept_in_order_of_prior_and_id() -> None:
     people = np.ones(300, dtype=bool)
     own = [[PriorCandidate(entity, 1 / 150, 1) for entity in range(start, start + 150)] for start in (150, 0)]
-    shared = share_person_candidates(["Ann", "Ann A", "Ann B"], [[], *own], people, "words")[0]
+    shared = share_person_candidates(["Ann", "Ann A", "Ann B"], [*map(Senses.of, [[], *own])], people, "words")[0]
     assert [candidate.entity_id for candidate in shared] == list(range(100))
 
 
 def test_thousands_of_mentions_take_little_time() -> None:
     surfaces = [f"John {'Fitzgerald ' * (number % 3)}Smith{number}" for number in range(5_000)]
-    own = [candidates(BILL=1.0)] * len(surfaces)
+    own = [Senses.of(candidates(BILL=1.0))] * len(surfaces)
     start = time.process_time()
     for rule in RULES:
-        share_person_candidates([*surfaces, "John"], [*own, []], IS_PERSON, rule)
+        share_person_candidates([*surfaces, "John"], [*own, Senses.of([])], IS_PERSON, rule)
     assert time.process_time() - start < 5
 
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from deeped_ray.corpus.priors import PriorCandidate
+from deeped_ray.corpus.priors import PriorCandidate, Senses
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking import retrieval
 from deeped_ray.linking import retrieval_kernels as kernels
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.encoding import EncodedDocument
 from deeped_ray.linking.inputs import LinkerInputs
-from deeped_ray.linking.retrieval import EVIDENCE, PRIOR, SOURCES, Pool
+from deeped_ray.linking.retrieval import SOURCES
 from deeped_ray.types import DeepEdError, Document, Mention
 
 HOCKEY = "Montreal Canadiens and Toronto met for the Stanley Cup on the ice. The Canadiens won, said NHL officials."
@@ -92,38 +92,56 @@ def test_any_mention_gets_candidates_or_none(inputs: LinkerInputs, surface: str)
     assert np.isfinite(found.evidence).all()
 
 
-def make_pool(rows: Sequence[tuple[int, int, float, float]]) -> Pool:
-    """(mention, entity, prior, fit of the context)."""
-    mention, entity, prior, fit = zip(*rows, strict=True)
-    evidence = np.zeros((len(rows), len(EVIDENCE)), np.float32)
-    evidence[:, PRIOR], evidence[:, retrieval.CONTEXT_FIT] = prior, fit
-    return Pool(np.array(mention), np.array(entity), evidence)
+def best(rows: Sequence[tuple[int, int, float, float]], *, by_prior: int, by_score: int) -> list[int]:
+    """Entities that are kept of (mention, entity, prior, score)."""
+    mention, entity = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))
+    prior, scores = (np.array([row[column] for row in rows], np.float32) for column in (2, 3))
+    kept = np.empty(len(rows), np.int64)
+    kept = kept[: kernels.keep_best(mention, prior, scores, entity, by_prior, by_score, kept)]
+    found: list[int] = entity[kept].tolist()
+    return found
 
 
 def test_the_best_by_prior_are_kept_and_then_the_best_by_score() -> None:
-    pool = make_pool([(0, 1, 0.9, 0), (0, 2, 0.1, 0), (0, 3, 0, 0.5), (0, 4, 0, 0.9), (2, 5, 0, 0.1)])
-    rows = retrieval._best(pool, by_prior=1, by_score=1)
-    assert pool.entity[rows].tolist() == [1, 4, 5]
+    pool = [(0, 1, 0.9, 0), (0, 2, 0.1, 0), (0, 3, 0, 0.5), (0, 4, 0, 0.9), (2, 5, 0, 0.1)]
+    assert best(pool, by_prior=1, by_score=1) == [1, 4, 5]
 
 
 def test_room_that_the_prior_leaves_goes_to_the_score() -> None:
-    pool = make_pool([(0, entity, 0, entity / 10) for entity in range(6)])
-    assert pool.entity[retrieval._best(pool, by_prior=2, by_score=2)].tolist() == [5, 4, 3, 2]
+    pool = [(0, entity, 0.0, entity / 10) for entity in range(6)]
+    assert best(pool, by_prior=2, by_score=2) == [5, 4, 3, 2]
 
 
-def test_the_best_are_those_that_sorting_finds() -> None:
+def test_the_best_are_those_that_sorting_finds_in_any_order() -> None:
     rng = np.random.default_rng(0)
-    keys = np.unique(rng.integers(0, 3 * 40, 100))
-    prior, fit = (rng.integers(0, 4, len(keys)) / 4 for _ in range(2))
-    pool = make_pool([*zip((keys // 40).tolist(), keys.tolist(), prior.tolist(), fit.tolist(), strict=True)])
-    scores = retrieval.score(pool.evidence)
+    pool = [
+        (i, int(entity), rng.integers(0, 4) / 4, rng.integers(0, 4) / 4)
+        for i in range(3)
+        for entity in rng.permutation(40)
+    ]
     expected = []
     for i in range(3):
-        rows = sorted(np.flatnonzero(pool.mention == i), key=lambda r: (-prior[r], -scores[r], r))
-        first = [row for row in rows if prior[row] > 0][:4]
-        rest = sorted({*rows} - {*first}, key=lambda r: (-scores[r], r))[: 9 - len(first)]
-        expected += [row for row in rows if row in {*first, *rest}]
-    assert retrieval._best(pool, by_prior=4, by_score=5).tolist() == expected
+        rows = sorted((row for row in pool if row[0] == i), key=lambda row: (-row[2], -row[3], row[1]))
+        first = [row for row in rows if row[2] > 0][:4]
+        rest = sorted({*rows} - {*first}, key=lambda row: (-row[3], row[1]))[: 9 - len(first)]
+        expected += [row[1] for row in rows if row in {*first, *rest}]
+    assert best(pool, by_prior=4, by_score=5) == expected
+
+
+@pytest.mark.parametrize("most", [1, 4, 9])
+def test_the_entities_that_are_linked_most_are_those_that_sorting_finds(most: int) -> None:
+    linked = np.sort(np.random.default_rng(0).integers(0, 8, 30)).astype(np.int32)
+    entities, times = np.unique(linked, return_counts=True)
+    expected = np.sort(entities[np.argsort(-times, kind="stable")][:most])
+    found = np.empty(len(linked), np.int64)
+    assert found[: kernels.most_linked(linked, most, found)].tolist() == expected.tolist()
+
+
+def test_an_entity_of_two_sources_is_of_the_second() -> None:
+    some, others = np.array([1, 2, 4]), np.array([2, 2, 3])
+    merged, sources = np.empty((2, 6), np.int64)
+    number = kernels.merge_sources(some, 7, others, 8, merged, sources)
+    assert [*zip(merged[:number].tolist(), sources.tolist(), strict=False)] == [(1, 7), (2, 8), (3, 8), (4, 7)]
 
 
 @pytest.mark.parametrize("num_near", [2, 50])  # fewer than a list has, or more
@@ -137,15 +155,17 @@ def test_letters_of_shared_words_are_counted(num_near: int) -> None:
 
 
 def test_shares_of_every_mention_add_up_to_one() -> None:
-    shares = retrieval._shares(np.array([1, 2, 3, 1000, -5], np.float32), np.array([0, 3]))
+    shares = np.empty(5, np.float32)
+    kernels.shares_of(np.array([0, 0, 0, 2, 2]), np.array([1, 2, 3, 1000, -5], np.float32), shares)
     assert [shares[:3].sum(), shares[3:].sum()] == pytest.approx([1, 1])
 
 
-def test_longer_names_have_all_words_or_spell_the_acronym() -> None:
-    known = [PriorCandidate(1, 1.0, 1.0)]
+def test_longer_names_have_all_words_or_spell_the_acronym(inputs: LinkerInputs) -> None:
+    some, nothing = Senses.of([PriorCandidate(1, 1.0, 1.0)]), Senses.of([])
     surfaces = ["Chicago White Sox", "Sox", "IAEA", "International Atomic Energy Agency", "White House"]
-    assert retrieval._longer_names(surfaces, [known] * 5) == [[], [0], [3], [], []]
-    assert retrieval._longer_names(surfaces, [[]] * 5) == [[]] * 5  # they hand on what they have
+    known = [inputs.retriever._know(surface) for surface in surfaces]
+    assert retrieval._longer_names(surfaces, known, [some] * 5) == [[], [0], [3], [], []]
+    assert retrieval._longer_names(surfaces, known, [nothing] * 5) == [[]] * 5  # they hand on what they have
 
 
 def test_an_index_of_other_vectors_is_named(corpus_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:

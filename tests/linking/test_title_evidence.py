@@ -1,15 +1,31 @@
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from deeped_ray.linking.title_evidence import TITLE_MEASURES, Named, compare_titles, words_in
+from deeped_ray.embeddings.name_forms import LONGEST_NAME, fold
+from deeped_ray.linking.encoding import Floats
+from deeped_ray.linking.retrieval import numbered
+from deeped_ray.linking.title_evidence import TITLE_MEASURES, TitleWords, compare_titles, words_in, words_of_name
+from deeped_ray.text import hash_tokens
 
-SHARES = np.ones(1, np.float32)
+
+def compared(
+    mention: Sequence[int], surfaces: Sequence[str], titles: Sequence[str], shares: Sequence[float], text: str = ""
+) -> Floats:
+    own = [words_of_name(name) for name in surfaces]
+    known = TitleWords(lambda number: titles[number]).take(np.arange(len(titles)))
+    measures = np.zeros((len(titles), len(TITLE_MEASURES)), np.float32)
+    chosen = np.array(shares, np.float32)
+    compare_titles(np.array(mention, np.int64), numbered(surfaces), own, known, chosen, words_in(text), measures)
+    return measures
 
 
 def measures(surface: str, title: str, text: str = "") -> dict[str, float]:
-    (row,) = compare_titles(np.zeros(1, np.int64), Named.of([surface]), [title], SHARES, words_in(text))
+    (row,) = compared([0], [surface], [title], [1.0], text)
     return dict(zip(TITLE_MEASURES, row.tolist(), strict=True))
 
 
@@ -36,7 +52,7 @@ def test_a_title_without_other_words_has_no_rest() -> None:
 
 def siblings(*candidates: tuple[int, str, float], surfaces: list[str]) -> list[float]:
     mention, titles, shares = zip(*candidates, strict=True)
-    rows = compare_titles(np.array(mention), Named.of(surfaces), titles, np.array(shares, np.float32), words_in(""))
+    rows = compared(mention, surfaces, titles, shares)
     found: list[float] = np.expm1(rows[:, TITLE_MEASURES.index("siblings")]).tolist()
     return found
 
@@ -63,7 +79,19 @@ def test_titles_without_a_word_of_the_mention_have_no_siblings() -> None:
 
 
 def test_no_candidates_give_no_rows() -> None:
-    assert compare_titles(np.zeros(0, np.int64), Named.of(["x"]), [], SHARES[:0], words_in("")).shape == (
-        0,
-        len(TITLE_MEASURES),
-    )
+    assert compared([], ["x"], [], []).shape == (0, len(TITLE_MEASURES))
+
+
+@given(text=st.text(st.sampled_from("aB9é’'._-\u00a0\u0301 \n東ß\x1c"), max_size=40).map(lambda text: text * 9))
+def test_the_words_of_a_text_are_those_that_folding_its_pieces_gives(text: str) -> None:
+    chunks = [chunk[at : at + LONGEST_NAME] for chunk in text.split() for at in range(0, len(chunk), LONGEST_NAME)]
+    expected = hash_tokens(sorted({word for chunk in chunks for word in fold(chunk).split()}))
+    assert {*words_in(text).tolist()} == {*expected.view(np.int64).tolist()}
+
+
+def test_titles_are_forgotten_when_there_is_no_room_for_more() -> None:
+    titles = TitleWords(lambda number: f"Title {number}", size=6)
+    for numbers in ([0, 1], [1, 2, 1], [3, 4], [0]):
+        words, places = titles.take(np.array(numbers))
+        for number, (start, end) in zip(numbers, places.tolist(), strict=True):
+            assert words[start:end].tolist() == words_of_name(f"Title {number}").tolist()

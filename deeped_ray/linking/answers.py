@@ -1,0 +1,210 @@
+"""Answers in columns: what the linker found out about the mentions of a document, without a Python object for a candidate.
+
+    offsets        candidates of row i are [offsets[i], offsets[i + 1]), the best first
+    entity         number in the catalogue
+    numbers        prior, local score, coherence, score and probability of each candidate, [5, candidates]
+    source         where each candidate came from
+    none           probability that none of the candidates is right, a number for each row
+    attended       the same for context words: offsets, words, weights
+    support        and for supporters: offsets, mentions, weights
+
+Rows come as windows were linked. `rows` says where each mention of the document stands among them. `Prediction` objects are
+made when they are asked for.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from deeped_ray.corpus.catalogue import Catalogue
+from deeped_ray.linking import answer_kernels as kernels
+from deeped_ray.linking.encoding import Floats, Ints
+from deeped_ray.linking.retrieval import SOURCES
+from deeped_ray.types import Candidate, Document, Prediction
+
+NOTHING_FITS = "entities are known by this name, but none fits: the probability of none is {:.3f}"
+Doubles = npt.NDArray[np.float64]
+PRIOR, LOCAL, COHERENCE, SCORE, PROBABILITY = range(5)
+
+
+class Weighed(NamedTuple):
+    """Lists of weighed things, one after the other."""
+
+    offsets: Ints
+    what: Ints
+    weight: Doubles
+
+    def row(self, number: int) -> tuple[list[int], list[float]]:
+        start, end = self.offsets[number], self.offsets[number + 1]
+        return self.what[start:end].tolist(), self.weight[start:end].tolist()
+
+    def scaled(self) -> "Weighed":
+        """Of a kernel's numbers, without what it did not fill."""
+        end = self.offsets[-1]
+        return self._replace(what=self.what[:end], weight=self.weight[:end] / kernels.SCALE)
+
+
+class Columns(NamedTuple):
+    """Rows of mentions that were linked jointly."""
+
+    mention: Ints
+    """Places in the document."""
+    offsets: Ints
+    entity: Ints
+    numbers: Doubles
+    source: npt.NDArray[np.int8]
+    none: Doubles
+    words: Ints
+    """Rows of word vectors, to which `attended` refers."""
+    attended: Weighed | None
+    support: Weighed | None
+    """By places in the document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What names the numbers of the columns."""
+
+    catalogue: Catalogue
+    words_of: Any
+    """Rows of word vectors -> words."""
+    unknown: str
+    """Why a mention has no candidates."""
+    has_coherence: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Answers(Sequence[Prediction]):
+    """The answers for all mentions of a document, in their order. A prediction is made when it is asked for."""
+
+    document: Document
+    windows: Sequence[Columns]
+    knowledge: Knowledge
+    threshold: float = 0.0
+    """An answer of a lower probability is none."""
+
+    def at_least(self, threshold: float) -> "Answers":
+        return replace(self, threshold=threshold)
+
+    @functools.cached_property
+    def rows(self) -> list[tuple[int, int]]:
+        """Window and row of every mention."""
+        places: list[tuple[int, int]] = [(0, 0)] * len(self.document.mentions)
+        for number, window in enumerate(self.windows):
+            for row, mention in enumerate(window.mention.tolist()):
+                places[mention] = number, row
+        return places
+
+    def __len__(self) -> int:
+        return len(self.document.mentions)
+
+    @overload
+    def __getitem__(self, place: int) -> Prediction: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Prediction]: ...
+    def __getitem__(self, place: int | slice) -> Prediction | list[Prediction]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(len(self))[place]]
+        number, row = self.rows[place]
+        mention = self.document.mentions[place]
+        candidates, none, reason = self._made[number].candidates(row)
+        attended, support = self._made[number].reasons(row)
+        surface = self.document.text[mention.start : mention.end]
+        found = Prediction(mention.start, mention.end, surface, candidates, attended, support, reason, none)
+        return found.at_least(self.threshold)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @functools.cached_property
+    def _made(self) -> list["_Made"]:
+        return [_Made(window, self.knowledge) for window in self.windows]
+
+
+class _Made:
+    """Columns as lists, since reading single numbers from arrays is slow."""
+
+    def __init__(self, columns: Columns, knowledge: Knowledge) -> None:
+        self._columns, self._knowledge = columns, knowledge
+        catalogue = knowledge.catalogue
+        titles = catalogue.titles(columns.entity)
+        page_ids = catalogue.page_ids[columns.entity].tolist()
+        urls = [catalogue.url(title) for title in titles]
+        prior, local, coherence, score, probability = columns.numbers.tolist()
+        beliefs = coherence if knowledge.has_coherence else [None] * len(titles)
+        sources = [SOURCES[source] for source in columns.source.tolist()]
+        rows = zip(titles, page_ids, urls, prior, local, beliefs, score, probability, sources, strict=True)
+        self._candidates = [Candidate(*row) for row in rows]
+        self._offsets, self._none = columns.offsets.tolist(), columns.none.tolist()
+        self._words = knowledge.words_of(columns.words) if columns.attended is not None else []
+
+    def candidates(self, row: int) -> tuple[tuple[Candidate, ...], float, str | None]:
+        """With the probability of none, and why none is the answer if it is."""
+        candidates, none = tuple(self._candidates[self._offsets[row] : self._offsets[row + 1]]), self._none[row]
+        return candidates, none, reason_of(none, candidates[0].probability if candidates else None, self._knowledge)
+
+    def reasons(self, row: int) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[int, float], ...]]:
+        attended, support = self._columns.attended, self._columns.support
+        words, weights = attended.row(row) if attended is not None else ([], [])
+        told = tuple((self._words[word], weight) for word, weight in zip(words, weights, strict=True))
+        return told, tuple(zip(*support.row(row), strict=True)) if support is not None else ()
+
+
+def reason_of(none: float, best: float | None, knowledge: Knowledge) -> str | None:
+    """Why a mention has no entity. The best candidate is the answer, unless it is more likely that none is right."""
+    if best is None:
+        return knowledge.unknown
+    return NOTHING_FITS.format(none) if none > best else None
+
+
+# -- making
+
+
+def ranked(
+    mention: Sequence[int],
+    is_answered: Sequence[bool],
+    num_candidates: Ints,
+    candidates: Ints,
+    entities: Ints,
+    numbers: Sequence[Floats | None],
+    sources: npt.NDArray[np.int8],
+    none: Floats,
+) -> Columns:
+    """The columns of a window, without reasons. `numbers` are [n, S]; None if there are no such."""
+    asked = np.array(is_answered, np.bool_)
+    num_rows, total = int(asked.sum()), int(num_candidates[asked].sum())
+    nothing = np.zeros((len(asked), 0), np.float32)
+    given = tuple(nothing if each is None else each for each in numbers)
+    offsets, entity = np.zeros(num_rows + 1, np.int64), np.empty(total, np.int64)
+    found, source = np.empty((len(given), total)), np.empty(total, np.int8)
+    kernels.rank(asked, num_candidates, candidates, entities, given, sources, offsets, entity, found, source)
+    found /= kernels.SCALE
+    shares = np.where(num_candidates > 0, none.astype(np.float64).round(kernels.DIGITS), 1.0)[asked]
+    places = np.array(mention, np.int64)[asked]
+    return Columns(places, offsets, entity, found, source, shares, np.zeros(0, np.int64), None, None)
+
+
+def attended(is_answered: Sequence[bool], beta: Floats, context: Ints, num_words: Ints, num_distinct: int) -> Weighed:
+    asked = np.array(is_answered, np.bool_)
+    most = int(np.count_nonzero(beta))
+    found = Weighed(np.zeros(int(asked.sum()) + 1, np.int64), np.empty(most, np.int64), np.empty(most))
+    kernels.heaviest_words(asked, beta, context, num_words, num_distinct, *found)
+    return found.scaled()
+
+
+def supported(is_answered: Sequence[bool], support: Floats, mention: Sequence[int], *, most: int) -> Weighed:
+    asked = np.array(is_answered, np.bool_)
+    number = int(asked.sum())
+    offsets, what, weight = np.zeros(number + 1, np.int64), np.empty(number * most, np.int64), np.empty(number * most)
+    kernels.strongest_supporters(asked, support, most, offsets, what, weight)
+    found = Weighed(offsets, what, weight).scaled()
+    return found._replace(what=np.array(mention, np.int64)[found.what])

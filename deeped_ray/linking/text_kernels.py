@@ -1,0 +1,121 @@
+"""Words of a text, compiled: no Python object for a word whose look-up is remembered.
+
+Look-ups are remembered in a table of 64-bit entries that does not grow. An entry holds the upper 40 bits of the hash of a
+word, and the word's row. Entries are read and written whole, so that threads may share the table without a lock.
+
+    | 40 bits of the hash | row + 2 |      at place: lowest bits of the hash; 0 if there is none
+"""
+
+import numpy as np
+
+from deeped_ray.linking.kernels import compiled
+from deeped_ray.text import (
+    FIRST_UNSPACED_KIND,
+    HAN_KIND,
+    HAN_PIECE,
+    HASH_BASE,
+    HASH_OFFSET,
+    SOUTH_EAST_KIND,
+    SOUTH_EAST_PIECE,
+    WORD_KIND,
+    Hashes,
+)
+
+NO_ROW, UNKNOWN = -1, -2
+MOST_ROWS = 2**24 - 3
+_ROW_BITS = np.uint64(2**24 - 1)
+_ONE, _ZERO, _27, _30, _31 = (np.uint64(number) for number in (1, 0, 27, 30, 31))
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_CAPITALS, _ASCII = (65, 90), 128
+_SPACE, _FIRST_SPACE, _LAST_SPACE, _FIRST_SEPARATOR = 32, 9, 13, 28
+
+
+@compiled
+def _mix(value):  # type: ignore[no-untyped-def]
+    """`text.mix64`."""
+    value = (value ^ (value >> _30)) * _FIRST
+    value = (value ^ (value >> _27)) * _SECOND
+    return value ^ (value >> _31)
+
+
+@compiled
+def find_words(codes, kinds, table, starts, ends, hashes, rows):  # type: ignore[no-untyped-def]
+    """The words of `text.tokenize` with their hashes and rows, UNKNOWN where nothing is remembered; returns their number."""
+    places = np.uint64(len(table) - 1)
+    number, at = 0, 0
+    while at < len(codes):
+        kind = kinds[codes[at]]
+        if kind != WORD_KIND and kind < FIRST_UNSPACED_KIND:
+            at += 1
+            continue
+        most = HAN_PIECE if kind == HAN_KIND else SOUTH_EAST_PIECE if kind == SOUTH_EAST_KIND else len(codes)
+        total, power, start = _ZERO, _ONE, at
+        while at < len(codes) and at - start < most and kinds[codes[at]] == kind:
+            total += _mix(np.uint64(codes[at]) + HASH_OFFSET) * power
+            power *= HASH_BASE
+            at += 1
+        found = _mix(total)
+        entry = table[found & places]
+        is_remembered = entry != _ZERO and (entry | _ROW_BITS) == (found | _ROW_BITS)
+        rows[number] = np.int64(entry & _ROW_BITS) - 2 if is_remembered else UNKNOWN
+        starts[number], ends[number], hashes[number] = start, at, found
+        number += 1
+    return number
+
+
+def remember(table: Hashes, found: int, row: int) -> None:
+    """`row` is NO_ROW for a word that has none."""
+    if row <= MOST_ROWS:
+        bits = int(_ROW_BITS)
+        table[found & (len(table) - 1)] = (found & ~bits) | (row + 2)
+
+
+@compiled
+def fold_words(codes, longest, hashes, odd):  # type: ignore[no-untyped-def]
+    """Hashes of the words of `name_forms.fold`, stretch by stretch between white space; returns how many, and how many are odd.
+
+    Odd stretches have other letters than ASCII's, or are longer than `longest`: they are left to Python, by start and end.
+    """
+    number = num_odd = at = 0
+    while at < len(codes):
+        if _is_space(codes[at]):
+            at += 1
+            continue
+        start, before, is_odd = at, number, False
+        total, power = _ZERO, _ONE
+        while at < len(codes) and not _is_space(codes[at]):
+            code = codes[at]
+            at += 1
+            if _CAPITALS[0] <= code <= _CAPITALS[1]:
+                code += np.uint32(32)
+            if 97 <= code <= 122 or 48 <= code <= 57:
+                total += _mix(np.uint64(code) + HASH_OFFSET) * power
+                power *= HASH_BASE
+            elif _is_left_out(code):
+                continue
+            elif code >= _ASCII:
+                is_odd = True
+            elif power != _ONE:
+                hashes[number] = _mix(total)
+                number += 1
+                total, power = _ZERO, _ONE
+        if power != _ONE:
+            hashes[number] = _mix(total)
+            number += 1
+        if is_odd or at - start > longest:
+            number = before
+            odd[num_odd, 0], odd[num_odd, 1] = start, at
+            num_odd += 1
+    return number, num_odd
+
+
+@compiled
+def _is_space(code):  # type: ignore[no-untyped-def]
+    """As `str.split` sees ASCII; other spaces make a stretch odd."""
+    return code == _SPACE or _FIRST_SPACE <= code <= _LAST_SPACE or _FIRST_SEPARATOR <= code < _SPACE
+
+
+@compiled
+def _is_left_out(code):  # type: ignore[no-untyped-def]
+    """Apostrophes, quotes and full stops join what stands beside them."""
+    return code in (0x27, 0x60, 0x2E, 0x2019, 0x2018, 0x02BB)

@@ -200,20 +200,20 @@ class Linker:
             return []
         judged = Judged.by_prior([document.surface(mention) for mention in document.mentions], firsts)
         certain = self._judge(judged)
-        titles = iter(
-            self.inputs.catalogue.titles(np.array([c.entity_id for first in firsts for c in first], np.int64))
-        )
+        entities = np.array([c.entity_id for first in firsts for c in first], np.int64)
+        named = zip(self.inputs.catalogue.titles(entities), self.inputs.catalogue.wikidata.of(entities), strict=True)
         answers = []
         for mention, first, *known in zip(document.mentions, firsts, *map(plain_numbers, certain), strict=True):
             candidates = tuple(
-                self._candidate(title, int(self.inputs.catalogue.page_ids[entity]), prior, 0.0, None, prior, share)
-                for (entity, prior, _), title, share in zip(first, titles, known[0], strict=False)
+                self._candidate(title, entity, prior, 0.0, None, prior, share, "prior", wikidata)
+                for (entity, prior, _), (title, wikidata), share in zip(first, named, known[0], strict=False)
             )
             answers.append(self._prediction(_place(document, mention), candidates, known[1]))
         return answers
 
-    def _candidate(self, title: str, page_id: int, *rest: Any) -> Candidate:
-        return Candidate(title, page_id, self.inputs.catalogue.url(title), *rest)
+    def _candidate(self, title: str, entity_id: int, *rest: Any) -> Candidate:
+        catalogue = self.inputs.catalogue
+        return Candidate(title, int(catalogue.page_ids[entity_id]), catalogue.url(title), *rest)
 
     def _judge(self, judged: Judged) -> Certain:
         if self.certainty is not None:
@@ -245,6 +245,7 @@ class Linker:
         titles = self.inputs.catalogue.titles(encoded.entities)
         page_ids = self.inputs.catalogue.page_ids[encoded.entities].tolist()
         urls = [self.inputs.catalogue.url(title) for title in titles]
+        wikidata = self.inputs.catalogue.wikidata.of(encoded.entities)
         spans = [_place(document, document.mentions[place]) for place in window.mentions]
         certain = self._judge(Judged.by_model([surface for _, _, surface in spans], encoded, scored))
         columns = (encoded.prior, scored.psi, scored.belief, scored.rho, certain.candidates)
@@ -267,7 +268,9 @@ class Linker:
             entities, *scores = (each if each is not None else [None] * num for each in row)
             candidates = [
                 Candidate(titles[e], page_ids[e], urls[e], *parts)
-                for e, *parts in zip(entities[:num], *scores, sources, strict=False)
+                for e, *parts in zip(
+                    entities[:num], *scores, sources, map(wikidata.__getitem__, entities), strict=False
+                )
             ]
             candidates.sort(key=lambda candidate: -candidate.score)
             yield place, self._prediction(spans[i], tuple(candidates), none[i], attended[i], support[i])

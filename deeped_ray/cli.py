@@ -52,6 +52,9 @@ COMMANDS = {
         "estimate what a knowledge base will cost: memory, disk, core-hours, bottleneck",
         "deeped plan --preset enwiki --documents 1000000 --nodes 8",
     ),
+    "wikidata": Command(
+        "add Wikidata ids to a knowledge base", "deeped wikidata --kb KB --page-props enwiki-latest-page_props.sql.gz"
+    ),
     "info": Command("show what a knowledge base holds", "deeped info KB"),
 }
 WITHOUT_JSON = ("demo", "serve", "deploy", "evaluate")

@@ -19,6 +19,7 @@ from deeped_ray.batch.config import CorpusLinkingConfig
 from deeped_ray.batch.link import link_corpus
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
+from deeped_ray.corpus.wikidata import WikidataConfig, add_wikidata
 from deeped_ray.embeddings.config import Methods, ShardConfig, SubsetConfig
 from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.embeddings.recall import RecallConfig, index_recall
@@ -79,6 +80,7 @@ class CorpusSection:
 
     corpus: CorpusConfig = CorpusConfig()
     words: WordVectorConfig = WordVectorConfig()
+    ids: WikidataConfig = WikidataConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +123,8 @@ class AnswersSection:
 
 
 def _corpus(kb: KnowledgeBase, config: CorpusSection, resume: ResumeConfig) -> Summary:
-    return {**build_corpus(kb, config.corpus, resume), **build_words(kb, config.words)}
+    corpus, words = build_corpus(kb, config.corpus, resume), build_words(kb, config.words)
+    return {**corpus, **words, **add_wikidata(kb, config.ids)}
 
 
 def _vectors(kb: KnowledgeBase, config: VectorsSection, resume: ResumeConfig) -> Summary:

@@ -107,6 +107,8 @@ class Candidate:
     and `none_probability` add up to 1."""
     source: str = "prior"
     """Where the candidate came from: prior, name (and how it matches), longer name, document or context."""
+    wikidata: str | None = None
+    """Its Wikidata id, such as Q64; None if it has none, or if the knowledge base has no ids."""
 
 
 @dataclass(frozen=True, slots=True)

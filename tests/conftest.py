@@ -42,6 +42,7 @@ from deeped_ray.corpus import catalogue, titles
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
+from deeped_ray.corpus.wikidata import WikidataConfig, add_wikidata
 from deeped_ray.embeddings.config import ShardConfig
 from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.embeddings.trainer import embed_entities
@@ -71,6 +72,8 @@ MINI_SETTINGS = (
     *("corpus.dimension=100", "corpus.ppmi_window=30"),
 )
 """With which a job makes the parts of corpus_kb to the byte."""
+MINI_IDS = {"Montreal": "Q340", "Toronto": "Q172", "Apple Inc.": "Q312", "Montreal Canadiens": "Q188143"}
+"""Some have ids, most have none."""
 MINI_SHARDS = ShardConfig(shard_words=10_000)
 MINI_TRAINING = TrainingConfig(epochs=15, documents_per_step=2)
 
@@ -186,12 +189,17 @@ def corpus_kb(local_ray_session: None, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture(scope="session")
 def mini_kb(corpus_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
-    """The same with a trained linker: what `make demo` makes."""
+    """The same with a trained linker, what `make demo` makes, and a few Wikidata ids."""
 
     def make(path: Path) -> None:
         kb = copy_of(corpus_kb, path)
         with fitting_here(tmp_path_factory.mktemp("fit") / "checkpoint"):
             train_linker(kb, MINI_TRAINING, ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig())
+        table = tmp_path_factory.mktemp("ids") / "ids.tsv"
+        table.write_text(
+            "".join(f"{title}\t{number}\n" for title, number in [("title", "wikidata"), *MINI_IDS.items()])
+        )
+        add_wikidata(kb, WikidataConfig(wikidata=str(table)))
 
     return made_once(tmp_path_factory, "mini", make)
 

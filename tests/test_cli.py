@@ -9,6 +9,7 @@ import pytest
 from deeped_ray.cli import main
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.serving.schemas import LinkedMention
+from tests.conftest import copy_of
 
 TEXT = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
 
@@ -22,6 +23,11 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     code = main(arguments)
     captured = capsys.readouterr()
     return code, captured.out, captured.err
+
+
+def rows_of(table: str, start: str) -> list[str]:
+    """Rows that begin with these cells, however wide the columns are."""
+    return [line for line in table.splitlines() if " ".join(line.split()).startswith(start)]
 
 
 def test_link_shows_answer_words_and_parts(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +77,26 @@ def test_mention_lists_candidates_with_priors(kb: str, capsys: pytest.CaptureFix
     assert "never a link or a title" in run(capsys, "mention", "--kb", kb, "Zorblatt")[1]
 
 
+def test_wikidata_ids_are_in_answers_and_tables(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    linked = json.loads(run(capsys, "link", "--kb", kb, "--json", TEXT)[1])
+    assert linked[0]["entity"]["wikidata"] == "Q188143"
+    assert rows_of(run(capsys, "link", "--kb", kb, TEXT)[1], "Montreal Montreal Canadiens Q188143")
+    assert rows_of(run(capsys, "mention", "--kb", kb, "Apple")[1], "Apple Inc. Q312")
+    assert "wikidata" not in run(capsys, "mention", "--kb", kb, "Stanley Cup")[1]
+    assert json.loads(run(capsys, "neighbors", "--kb", kb, "--json", "Q172")[1])[0].keys() >= {"title", "wikidata"}
+
+
+def test_wikidata_adds_ids_and_names_conflicts(
+    mini_kb: KnowledgeBase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kb, file = str(copy_of(mini_kb, tmp_path / "kb")), tmp_path / "ids.tsv"
+    file.write_text("title\tqid\nApple\tQ89\nApple\tQ90\n")
+    code, out, _ = run(capsys, "wikidata", "--kb", kb, "--wikidata", str(file))
+    assert (code, out.splitlines()[-1]) == (0, "conflict: Apple: Q89, then Q90")
+    assert json.loads(run(capsys, "info", "--json", kb)[1])["holds"]["wikidata_ids"] == 1
+    assert run(capsys, "wikidata", "--kb", kb)[2].startswith("error: Give --page-props FILE")
+
+
 def test_neighbors_are_entities_or_words(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, entities, _ = run(capsys, "neighbors", "--kb", kb, "--count", "5", "--json", "Apple Inc.")
     assert len(json.loads(entities)) == 5
@@ -113,7 +139,7 @@ def test_evaluate_compares_data_sets_and_explains(kb: str, capsys: pytest.Captur
 
 def test_info_lists_parts_and_verifies_them(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "info", "--verify", kb)
-    assert out.count("verified") == 6
+    assert out.count("verified") == 7
     _, out, _ = run(capsys, "info", "--json", kb)
     assert json.loads(out)["holds"]["entities"] == 226
 

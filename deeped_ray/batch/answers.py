@@ -6,10 +6,11 @@
         start, end            int32    characters of the text, end exclusive
         surface               string   what stands there
         title, page_id, url   string, int64, string   the entity; null where there is none
+        wikidata              string   its Wikidata id, such as Q64; null where there is none
         probability, prior    float    of the entity; null where there is none
         reason                string   why there is none
         none_probability      float    how likely it is that none of the candidates is meant
-        candidates            list of title, page_id, url, probability, prior, local, coherence, score,
+        candidates            list of title, page_id, url, wikidata, probability, prior, local, coherence, score,
                               source   (--top)
         attended              list of word, weight       (--explain)
         support               list of mention, weight    (--explain); `mention` is a place in this list
@@ -39,6 +40,7 @@ _ENTITY = {
     "title": pa.string(),
     "page_id": pa.int64(),
     "url": pa.string(),
+    "wikidata": pa.string(),
     "probability": pa.float32(),
     "prior": pa.float32(),
 }

@@ -26,6 +26,7 @@ from deeped_ray.batch.answers import Counts, read_counts
 from deeped_ray.batch.config import CorpusLinkingConfig
 from deeped_ray.batch.documents import Partition, inspect_files, line_blocks, line_cuts, partitions_of
 from deeped_ray.batch.partition import Attempt, Job, link_partition
+from deeped_ray.corpus.wikidata_ids import ids_part
 from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.running import tasks
@@ -118,11 +119,9 @@ def _remove_leftovers(output: Location) -> None:
 
 def _part_ids(kb: KnowledgeBase, config: CorpusLinkingConfig) -> tuple[tuple[str, str], ...]:
     """Of all parts that a linker reads: opened, so that one that is missing or stale is told now."""
-    if config.model == "prior":
-        return (("corpus", kb.open("corpus").id),)
-    linker = kb.open("linker")
-    parts = [*map(kb.open, linker.record["parents"]), linker]
-    return tuple((part.name, part.id) for part in parts)
+    ids = ids_part(kb)
+    names = ["corpus"] if config.model == "prior" else [*kb.open("linker").record["parents"], "linker"]
+    return tuple((part.name, part.id) for part in [*map(kb.open, names), *([ids] if ids else [])])
 
 
 def _refuse_another_run(output: Location, found: dict[str, Any], expected: dict[str, Any]) -> None:

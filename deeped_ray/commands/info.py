@@ -48,7 +48,7 @@ def _problem(kb: Any, name: str) -> str | None:
 def _summary(kb: Any) -> dict[str, Any]:
     """What ingest counted, of the parts that can be read."""
     summary: dict[str, Any] = {}
-    for name in ("pages", "corpus"):
+    for name in ("pages", "corpus", "wikidata"):
         if name in kb and _problem(kb, name) is None:
             summary |= kb.open(name).summary()
     return {key: len(value) if isinstance(value, list) else value for key, value in summary.items()}

@@ -3,10 +3,10 @@
 import argparse
 from dataclasses import asdict
 
-from deeped_ray.commands.options import Answer, add_kb
+from deeped_ray.commands.options import Answer, add_kb, entity_table
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.lookup import Lookup
-from deeped_ray.running.console import stdout_style, table
+from deeped_ray.running.console import stdout_style
 from deeped_ray.types import DeepEdError
 
 
@@ -28,14 +28,14 @@ def _alone(kb: KnowledgeBase, surface: str) -> Answer:
     if name.candidates:
         rows = [(sense.title, sense.prior, sense.count) for sense in name.candidates]
         found = f"{name.mention!r} ({name.rule}), {len(rows)} candidates"
-        return asdict(name), f"{found}\n\n{table(['entity', 'p(e|m)', 'count'], rows, style=stdout_style())}"
+        return asdict(name), f"{found}\n\n{entity_table(['entity', 'p(e|m)', 'count'], rows, name.candidates)}"
     unknown = f"{surface!r} is no mention in this knowledge base: it is never a link or a title."
     alike = Lookup(kb).resembling(surface, count=10) if "index" in kb else []
     if not alike:
         return asdict(name), unknown
     rows_alike = [(each.title, each.match, each.resemblance) for each in alike]
     data = {**asdict(name), "resembling": [asdict(each) for each in alike]}
-    columns = table(["entity", "match", "resemblance"], rows_alike, style=stdout_style())
+    columns = entity_table(["entity", "match", "resemblance"], rows_alike, alike)
     return data, f"{unknown} These names resemble it:\n\n{columns}"
 
 

@@ -3,11 +3,11 @@
 import argparse
 from dataclasses import asdict
 
-from deeped_ray.commands.options import Answer, add_kb, positive
+from deeped_ray.commands.options import Answer, add_kb, entity_table, positive
 from deeped_ray.embeddings.words import Words, ranked_words
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.lookup import Lookup
-from deeped_ray.running.console import stdout_style, table
+from deeped_ray.running.console import table
 from deeped_ray.types import DeepEdError
 
 
@@ -33,4 +33,4 @@ def run(args: argparse.Namespace) -> Answer:
         return [{"word": word, "similarity": similarity} for word, similarity in rows], table(["word", "cosine"], rows)
     nearest = lookup.related(args.title, args.text or "", count=args.count)
     rows = [(near.title, near.similarity) for near in nearest]
-    return [asdict(near) for near in nearest], table(["entity", "cosine"], rows, style=stdout_style())
+    return [asdict(near) for near in nearest], entity_table(["entity", "cosine"], rows, nearest)

@@ -2,9 +2,12 @@
 
 import argparse
 import contextlib
+from collections.abc import Sequence
 from typing import Any, get_args
 
+from deeped_ray.linking.lookup import Entity
 from deeped_ray.running.config import add_set, check_keys, flags_given, make, parse_sets, settings_of
+from deeped_ray.running.console import stdout_style, table
 from deeped_ray.types import Mentions
 
 MODELS = ("prior", "local", "global")
@@ -33,6 +36,15 @@ def config_of(args: argparse.Namespace, *configs: type[Any]) -> list[Any]:
     given = parse_sets(args.set)
     check_keys(given, {}, top=known)
     return [make(config, {**flags_given(args, config), **given}) for config in configs]
+
+
+def entity_table(headers: Sequence[str], rows: Sequence[Sequence[object]], entities: Sequence[Entity]) -> str:
+    """A table whose first column is entities. Their Wikidata ids come second, if they have any."""
+    ids = [entity.wikidata or "" for entity in entities]
+    if any(ids):
+        headers = [headers[0], "wikidata", *headers[1:]]
+        rows = [(row[0], number, *row[1:]) for row, number in zip(rows, ids, strict=True)]
+    return table(headers, rows, style=stdout_style())
 
 
 def positive(value: str) -> int:

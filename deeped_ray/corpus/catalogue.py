@@ -11,7 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deeped_ray.corpus.titles import Names, Resolution, entity_of_page
+from deeped_ray.corpus.wikidata_ids import WikidataIds, ids_part
 from deeped_ray.corpus.wikidump import ARTICLES
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import numbers_of, read_mapped, take_strings, write_mapped
 from deeped_ray.text import normalize_title
@@ -46,9 +48,9 @@ def write(
 
 
 class Catalogue:
-    """Reads the catalogue of a corpus part."""
+    """Reads the catalogue of a corpus part, and Wikidata ids if it is given their part."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, ids: Part | None = None) -> None:
         columns = read_mapped(part.path / "entities.arrow")
         self._titles = columns["title"]
         self.page_ids, self.num_links, self.num_words, self.is_person, has_page = (
@@ -56,13 +58,23 @@ class Catalogue:
         )
         self._article_ids = self.page_ids[: np.count_nonzero(has_page)]  # those with a page come first
         self._names = Names(part)
+        self.wikidata = WikidataIds(ids, len(self._titles))
         self._remembered = functools.lru_cache(maxsize=_REMEMBERED)(self._title)
         summary = part.path / "summary.json"
         known = json.loads(summary.read_text()) if summary.exists() else {}
         self._articles: str = known.get("articles", ARTICLES)
 
+    @classmethod
+    def open(cls, kb: KnowledgeBase) -> "Catalogue":
+        """With the Wikidata ids, if there are any."""
+        return cls(kb.open("corpus"), ids_part(kb))
+
     def __len__(self) -> int:
         return len(self._titles)
+
+    @property
+    def num_articles(self) -> int:
+        return len(self._article_ids)
 
     def title(self, entity_id: int) -> str:
         return self._title(entity_id)
@@ -89,9 +101,24 @@ class Catalogue:
         """The entity of an article's page id."""
         return entity_of_page(page_id, self._article_ids)
 
+    def articles(self, keys: npt.NDArray[np.int64] | list[str]) -> npt.NDArray[np.int64]:
+        """The articles with these page ids, or with exactly these titles; -1 where there is none."""
+        if isinstance(keys, list):
+            found = self._names.find_all(keys)
+            titles = self.titles(np.maximum(found, 0))
+            is_own = np.array([key == title for key, title in zip(keys, titles, strict=True)], bool)
+            return np.where(is_own & (found < self.num_articles), found, -1)
+        places = np.minimum(np.searchsorted(self._article_ids, keys), self.num_articles - 1)
+        return np.where(self._article_ids[places] == keys, places, -1).astype(np.int64)
+
+    def identify(self, name: str) -> int | None:
+        """The entity that a Wikidata id names, if there are ids, else the one of a title."""
+        found = self.wikidata.find(name)
+        return self.find(name) if found is None else found
+
     def find_gold(self, mention: Mention) -> int | None:
-        """The entity a mention is annotated with, by title, else by page id."""
-        found = self.find(mention.gold) if mention.gold else None
+        """The entity a mention is annotated with, by Wikidata id or title, else by page id."""
+        found = self.identify(mention.gold) if mention.gold else None
         if found is None and mention.gold_page_id is not None:
             found = self.find_page(mention.gold_page_id)
         return found
@@ -113,8 +140,8 @@ def _url(articles: str, title: str) -> str:
 class ExtendedCatalogue(Catalogue):
     """A catalogue with entities that only a candidate list names; they are numbered after its own."""
 
-    def __init__(self, part: Part, named: Iterable[tuple[str, int]]) -> None:
-        super().__init__(part)
+    def __init__(self, part: Part, named: Iterable[tuple[str, int]], ids: Part | None = None) -> None:
+        super().__init__(part, ids)
         self.extra_titles: list[str] = []
         self._named: dict[str, int] = {}
         self._entity_of_page: dict[int, int] = {}
@@ -131,6 +158,7 @@ class ExtendedCatalogue(Catalogue):
         self.page_ids = np.concatenate([self.page_ids, np.array(extra_pages, dtype=np.int64)])
         self.num_links, self.num_words = (np.concatenate([own, zeros]) for own in (self.num_links, self.num_words))
         self.is_person = np.concatenate([self.is_person, zeros > 0])
+        self.wikidata.numbers = np.concatenate([self.wikidata.numbers, zeros.astype(np.uint32)])
 
     def __len__(self) -> int:
         return super().__len__() + len(self.extra_titles)

@@ -4,10 +4,12 @@ links:train, links:dev      articles of the knowledge base's own dump (`corpus.t
 mini:train, ...             the documents of the mini encyclopedia
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from deeped_ray.corpus import teaching
+from deeped_ray.corpus.catalogue import Catalogue
+from deeped_ray.corpus.wikidata_ids import number_of
 from deeped_ray.evaluation.aida import read_aida
 from deeped_ray.evaluation.jsonl import read_jsonl
 from deeped_ray.evaluation.wned import read_wned, wned_annotations
@@ -52,6 +54,17 @@ def _links(kb: KnowledgeBase, spec: str) -> list[Document]:
             f"{kb} has no documents for {spec}: its dump has too few links, or was read with --teaching-links 0."
         )
     return documents
+
+
+def check_ids(spec: str, documents: Sequence[Document], catalogue: Catalogue) -> None:
+    """Refuse gold that is Wikidata ids if the knowledge base has none: nothing could be right."""
+    golds = [mention.gold for document in documents for mention in document.mentions if mention.gold]
+    num_ids = sum(number_of(gold) is not None for gold in golds)
+    if not len(catalogue.wikidata) and 2 * num_ids > len(golds):
+        raise DeepEdError(
+            f"{spec} names entities by Wikidata ids, which this knowledge base does not have."
+            " Run `deeped wikidata --kb KB --page-props FILE` first."
+        )
 
 
 def identity(spec: str) -> Any:

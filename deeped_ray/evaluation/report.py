@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import PriorCandidate
-from deeped_ray.evaluation.datasets import SPECS, read_dataset
+from deeped_ray.evaluation.datasets import SPECS, check_ids, read_dataset
 from deeped_ray.evaluation.metrics import Outcome, Result, Share, judge
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidate_lists import CandidateLists
@@ -154,6 +154,8 @@ def evaluate(kb: KnowledgeBase, config: EvaluationConfig) -> list[Report]:
     documents = {dataset: read_dataset(dataset, kb=kb, with_unlinked=config.unlinked) for dataset in config.datasets}
     CandidateLists(config.candidates).check(itertools.chain.from_iterable(documents.values()))
     linkers = {model: Linker.open(kb, model, lists=config.candidates) for model in config.models}
+    for dataset, read in documents.items():
+        check_ids(dataset, read, linkers[config.models[0]].inputs.catalogue)
     reports = [
         evaluate_linker(linker, documents[dataset], dataset=dataset, model=model, explain=config.explain)
         for dataset in documents

@@ -26,6 +26,7 @@ MAKERS = {
     "pages": "jobs/build_corpus.py",
     "corpus": "jobs/build_corpus.py",
     "words": "jobs/build_corpus.py",
+    "wikidata": "deeped wikidata",
     "vectors": "jobs/embed_entities.py",
     "index": "jobs/build_index.py",
     "linker": "jobs/train_linker.py",

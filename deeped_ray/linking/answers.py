@@ -142,7 +142,8 @@ class _Made:
         prior, local, coherence, score, probability = columns.numbers.tolist()
         beliefs = coherence if knowledge.has_coherence else [None] * len(titles)
         sources = [SOURCES[source] for source in columns.source.tolist()]
-        rows = zip(titles, page_ids, urls, prior, local, beliefs, score, probability, sources, strict=True)
+        ids = catalogue.wikidata.of(columns.entity)
+        rows = zip(titles, page_ids, urls, prior, local, beliefs, score, probability, sources, ids, strict=True)
         self._candidates = [Candidate(*row) for row in rows]
         self._offsets, self._none = columns.offsets.tolist(), columns.none.tolist()
         self._words = knowledge.words_of(columns.words) if columns.attended is not None else []

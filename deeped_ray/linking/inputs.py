@@ -11,6 +11,7 @@ import numpy as np
 from deeped_ray.corpus.catalogue import Catalogue, ExtendedCatalogue
 from deeped_ray.corpus.cooccurrence import GRAPH, WordCounts
 from deeped_ray.corpus.priors import MentionTable, PriorCandidate, Senses
+from deeped_ray.corpus.wikidata_ids import ids_part
 from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.embeddings.link_vectors import LinkVectors
 from deeped_ray.embeddings.name_index import NameIndex
@@ -60,7 +61,8 @@ class LinkerInputs:
         self.mentions = MentionTable(corpus)
         self.lists = lists or CandidateLists([])
         named = [(candidate.title, candidate.page_id) for candidate in self.lists.all_candidates()]
-        self.catalogue = ExtendedCatalogue(corpus, dict.fromkeys(named)) if named else Catalogue(corpus)
+        ids = ids_part(kb)
+        self.catalogue = ExtendedCatalogue(corpus, dict.fromkeys(named), ids) if named else Catalogue(corpus, ids)
         self.counts = MentionCounts.read(counts, self.catalogue) if counts and counts.exists() else MentionCounts()
 
     # the prior alone needs neither words nor vectors, so that it can be looked at before they are made

@@ -29,7 +29,7 @@ MIN_MEANT = 0.6
 
 
 class UnknownEntityError(DeepEdError):
-    """No entity has this title."""
+    """No entity has this title or id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class Entity:
     title: str
     page_id: int
     url: str
+    wikidata: str | None
+    """Such as Q64; None if there is none, or if the knowledge base has no ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Lookup:
 
     @functools.cached_property
     def catalogue(self) -> Catalogue:
-        return Catalogue(self._corpus)
+        return Catalogue.open(self._kb)
 
     @functools.cached_property
     def _mentions(self) -> MentionTable:
@@ -130,7 +132,7 @@ class Lookup:
         return self
 
     def entity(self, title: str) -> EntityDetails:
-        """An entity by its title, or by a redirect to it."""
+        """An entity by its title, by a redirect to it, or by its Wikidata id."""
         entity_id, catalogue = self._require(title), self.catalogue
         counts = int(catalogue.num_links[entity_id]), int(catalogue.num_words[entity_id])
         return EntityDetails(*self._entity(entity_id), bool(catalogue.is_person[entity_id]), *counts)
@@ -176,15 +178,16 @@ class Lookup:
         """Cosine of two entities; 0 if one of them has no vector."""
         return float(self._vectors[self._require(title)] @ self._vectors[self._require(other)])
 
-    def _entity(self, entity_id: int) -> tuple[str, int, str]:
+    def _entity(self, entity_id: int) -> tuple[str, int, str, str | None]:
         title = self.catalogue.title(entity_id)
-        return title, int(self.catalogue.page_ids[entity_id]), self.catalogue.url(title)
+        (wikidata,) = self.catalogue.wikidata.of(np.array([entity_id]))
+        return title, int(self.catalogue.page_ids[entity_id]), self.catalogue.url(title), wikidata
 
     def _ids(self, titles: str | Sequence[str]) -> list[int]:
         return [self._require(title) for title in ([titles] if isinstance(titles, str) else titles)]
 
     def _require(self, title: str) -> int:
-        entity_id = self.catalogue.find(title)
+        entity_id = self.catalogue.identify(title)
         if entity_id is not None:
             return entity_id
         alike = self.resembling(title, count=3) if "index" in self._kb else []

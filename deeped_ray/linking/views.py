@@ -20,7 +20,7 @@ def linked_text(text: str, predictions: Sequence[Prediction], *, num_words: int 
     marked += text[position:]
     rows = [_row(prediction, text, num_words) for prediction in predictions]
     filled = [i for i, column in enumerate(zip(*rows, strict=True)) if any(column)]
-    headers = ["mention", "entity", "probability", "usually", "why"]
+    headers = ["mention", "entity", "wikidata", "probability", "usually", "why"]
     columns = table([headers[i] for i in filled], [[row[i] for i in filled] for row in rows], style=style)
     return f"{marked}\n\n{columns}" if rows else marked
 
@@ -32,17 +32,18 @@ def _mark(prediction: Prediction, text: str, style: Style) -> str:
     return f"[{surface} => {prediction.entity.title if prediction.entity else '?'}]"
 
 
-def _row(prediction: Prediction, text: str, num_words: int) -> tuple[str, str | None, float | None, str, str]:
+def _row(prediction: Prediction, text: str, num_words: int) -> tuple[str, str | None, str, float | None, str, str]:
     surface = " ".join(text[prediction.start : prediction.end].split())
     entity = prediction.entity
     if entity is None:
-        return surface, None, None, "", prediction.reason or ""
+        return surface, None, "", None, "", prediction.reason or ""
     usual = max(prediction.candidates, key=lambda candidate: candidate.prior)
     is_overruled = usual.prior > entity.prior
     words = ", ".join(word for word, _ in prediction.attended[:num_words])
     return (
         surface,
         entity.title,
+        entity.wikidata or "",
         entity.probability,
         f"{usual.title} ({usual.prior:.0%} of links)" if is_overruled else "",
         f"looked at {words}" if words else "",

@@ -24,7 +24,7 @@ from deeped_ray.serving import metrics
 from deeped_ray.serving.errors import ERRORS, MISSING, add_errors
 from deeped_ray.serving.guard import Guard
 from deeped_ray.serving.link import link_work
-from deeped_ray.serving.nif import nif_work
+from deeped_ray.serving.nif import Identifier, nif_work
 from deeped_ray.serving.rel import RelMention, RelRequest, rel_work
 from deeped_ray.serving.schemas import (
     MAX_BODY_BYTES,
@@ -132,9 +132,12 @@ def _add_linking(api: FastAPI, service: LinkingService) -> None:
         confidence: Annotated[
             bool, Query(description="add itsrdf:taConfidence, which GERBIL tunes on the test set")
         ] = False,
+        identifier: Annotated[
+            Identifier, Query(description="name entities by the addresses of their pages, or by Wikidata URIs")
+        ] = "page",
     ) -> Response:
         """NIF in Turtle, as GERBIL sends it: a text with phrases (D2KB) or without (A2KB)."""
-        read = partial(nif_work, confidence=confidence)
+        read = partial(nif_work, confidence=confidence, identifier=identifier)
         return Response(await service.answer(read, await request.body()), media_type="text/turtle; charset=utf-8")
 
 
@@ -154,7 +157,7 @@ def _add_lookups(api: FastAPI, service: LinkingService) -> None:
 
     @api.get("/entities/{title:path}", responses=MISSING, tags=["look-ups"])
     async def entity(title: Title) -> EntityReply:
-        """An entity by its title, or by a redirect to it."""
+        """An entity by its title, by a redirect to it, or by its Wikidata id."""
         return EntityReply.model_validate(asdict(await service.in_turn(lambda: lookup.entity(title))))
 
     @api.get("/mentions/{surface:path}", tags=["look-ups"])

@@ -10,22 +10,26 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal as OneOf
 from typing import NamedTuple
 
 from rdflib import RDF, Graph, Literal, Namespace, URIRef
 from rdflib.term import Node
 
+from deeped_ray.corpus.wikidata_ids import URI
 from deeped_ray.linking.pace import Pause, no_pause, paced
 from deeped_ray.serving.schemas import MAX_SPANS, MAX_TEXT_CHARACTERS, LinkRequest
 from deeped_ray.serving.turtle import read_turtle
 from deeped_ray.serving.work import Predictions, Work, in_layers, in_order
-from deeped_ray.types import DeepEdError, Prediction
+from deeped_ray.types import Candidate, DeepEdError, Prediction
 
 NIF = Namespace("http://persistence.uni-leipzig.org/nlp2rdf/ontologies/nif-core#")
 _PREFIXES = f"""@prefix nif: <{NIF}> .
 @prefix itsrdf: <http://www.w3.org/2005/11/its/rdf#> .
 @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
 """
+Identifier = OneOf["page", "wikidata"]
+"""What names an entity: the address of its page, or its URI in Wikidata."""
 _PHRASE_BYTES = 235
 """Of a phrase in a reply, besides its URI, its text and its entity."""
 _NO_MENTIONS = {NIF.Context, NIF.Title, NIF.Paragraph, NIF.Sentence, NIF.Word}
@@ -75,9 +79,9 @@ class _Claim(NamedTuple):
     anchors: set[str]
 
 
-def nif_work(turtle: bytes, pause: Pause = no_pause, *, confidence: bool) -> Work:
+def nif_work(turtle: bytes, pause: Pause = no_pause, *, confidence: bool, identifier: Identifier = "page") -> Work:
     document = read_nif(turtle, pause)
-    write = partial(write_nif, document, confidence=confidence)
+    write = partial(write_nif, document, confidence=confidence, identifier=identifier)
     texts = in_layers(document.text, document.spans)
     return Work(texts, write, partial(_mention_bytes, document), fixed_bytes=_fixed_bytes(document))
 
@@ -194,7 +198,13 @@ def _name(node: Node) -> str:
     return f"<{str(node)[:200]}>"
 
 
-def write_nif(document: NifDocument, answers: Sequence[Predictions], *, confidence: bool = False) -> Iterator[bytes]:
+def write_nif(
+    document: NifDocument,
+    answers: Sequence[Predictions],
+    *,
+    confidence: bool = False,
+    identifier: Identifier = "page",
+) -> Iterator[bytes]:
     """All phrases of the request, or all found mentions that have an entity.
 
     With `confidence`, GERBIL picks the best threshold on the test set itself. Leave it out for figures to report.
@@ -205,10 +215,15 @@ def write_nif(document: NifDocument, answers: Sequence[Predictions], *, confiden
     yield (_PREFIXES + _context_block(document)).encode()
     for phrase in phrases:
         entity = by_span[phrase.start, phrase.end].entity
-        lines = [f"itsrdf:taIdentRef <{_quoted(entity.url)}>"] if entity else []
+        lines = [f"itsrdf:taIdentRef <{_identifier(entity, identifier)}>"] if entity else []
         if entity and confidence:
             lines.append(f'itsrdf:taConfidence "{entity.probability}"^^xsd:double')
         yield _phrase_block(document, phrase, lines).encode()
+
+
+def _identifier(entity: Candidate, identifier: Identifier) -> str:
+    """Of an entity without a Wikidata id, the page."""
+    return URI + entity.wikidata if identifier == "wikidata" and entity.wikidata else _quoted(entity.url)
 
 
 def _fixed_bytes(document: NifDocument) -> int:

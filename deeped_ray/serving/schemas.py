@@ -116,6 +116,7 @@ class Entity(BaseModel):
     title: str
     page_id: int
     url: str
+    wikidata: str | None = Field(default=None, description="its Wikidata id, such as Q64")
 
 
 class EntityScore(Entity):

@@ -91,6 +91,7 @@ def test_answers_are_those_of_the_linker(linked: Path, documents: Rows, linker: 
         ]
         for found, answer in zip(row["mentions"], expected, strict=True):
             assert found["title"] == (answer.entity and answer.entity.title)
+            assert found["wikidata"] == (answer.entity and answer.entity.wikidata)
             assert found["reason"] == answer.reason
             assert [each["title"] for each in found["candidates"]] == [each.title for each in answer.candidates[:3]]
             assert [each["word"] for each in found["attended"][:1]] == [word for word, _ in answer.attended[:1]]

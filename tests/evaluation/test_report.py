@@ -60,6 +60,17 @@ def test_one_report_is_an_object_and_several_are_a_list(reports: list[Report], t
     assert [row["model"] for row in json.loads((tmp_path / "all.json").read_text())] == ["prior", "local", "global"]
 
 
+def test_gold_may_be_wikidata_ids(mini_kb: KnowledgeBase, corpus_kb: KnowledgeBase, tmp_path: Path) -> None:
+    text = "Montreal met Toronto in the Stanley Cup on the ice."
+    mentions = [{"start": 0, "end": 8, "title": "Q188143"}, {"start": 13, "end": 20, "title": "Q42"}]
+    (tmp_path / "ids.jsonl").write_text(json.dumps({"text": text, "mentions": mentions}))
+    config = EvaluationConfig(dataset=(f"jsonl:{tmp_path / 'ids.jsonl'}",), model="prior")
+    (report,) = evaluate(mini_kb, config)
+    assert (report.result.mentions, report.result.gold_recall, report.result.errors["outside_kb"]) == (2, 0.5, 1)
+    with pytest.raises(DeepEdError, match="names entities by Wikidata ids, which this knowledge base does not have"):
+        evaluate(corpus_kb, config)
+
+
 def test_a_negative_number_of_cases_is_refused() -> None:
     with pytest.raises(DeepEdError, match="`explain` must be at least 0"):
         EvaluationConfig(explain=-1)

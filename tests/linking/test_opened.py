@@ -25,6 +25,17 @@ def test_names_are_linked_to_entities(kb: deeped.KnowledgeBase) -> None:
     assert montreal.probability == montreal.entity.probability > 0.5
 
 
+def test_answers_have_wikidata_ids_where_they_are_known(kb: deeped.KnowledgeBase) -> None:
+    known = {
+        each.title: each.wikidata
+        for model in ("global", "prior")
+        for each in kb.link(HOCKEY, model=model)[0].candidates
+    }
+    assert (known["Montreal"], known["Montreal Canadiens"]) == ("Q340", "Q188143")
+    assert kb.entity("Q340") == kb.entity("Montreal")
+    assert (kb.mention("Apple").candidates[0].wikidata, kb.entity("Stanley Cup").wikidata) == ("Q312", None)
+
+
 def test_the_answers_are_those_of_the_linker(kb: deeped.KnowledgeBase, linker: Linker) -> None:
     assert kb.link(HOCKEY) == linker.link(HOCKEY)
     assert kb.link(HOCKEY, [(0, 8)]) == linker.link(HOCKEY, [(0, 8)])

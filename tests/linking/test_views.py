@@ -38,6 +38,12 @@ def test_empty_columns_are_left_out() -> None:
     assert "mention  entity         probability\n" in linked_text(TEXT, [by_prior])
 
 
+def test_wikidata_ids_have_a_column_if_there_are_any() -> None:
+    lines = linked_text(TEXT, [replace(LINKED, candidates=(replace(BONN, wikidata="Q586"),)), UNKNOWN]).splitlines()
+    assert [line.split("  ")[0:3:2] for line in lines[2:3]] == [["mention", "wikidata"]]
+    assert "Bonn     Bonn    Q586" in lines[4]
+
+
 def test_a_text_without_mentions_is_shown_as_it_is() -> None:
     assert linked_text(TEXT, []) == TEXT
 

@@ -143,6 +143,9 @@ def test_gerbil_gets_nif_for_phrases_and_for_raw_text(client: httpx.Client) -> N
     assert found.text.count("taIdentRef <https://en.wikipedia.org/wiki/") == 3
     assert "taConfidence" not in found.text
     assert client.post("/nif?confidence=true", content=NIF).text.count("taConfidence") == 3
+    by_id = client.post("/nif?identifier=wikidata", content=NIF).text
+    assert "taIdentRef <http://www.wikidata.org/entity/Q188143>" in by_id
+    assert client.post("/nif?identifier=dbpedia", content=NIF).status_code == 422
     refused = client.post("/nif", content="no turtle")
     assert refused.status_code == 422
     assert "Send Turtle in UTF-8" in refused.json()["detail"]
@@ -154,6 +157,8 @@ def test_entities_and_their_neighbours_are_looked_up(client: httpx.Client) -> No
     near = client.get("/entities/Stanley%20Cup/neighbors", params={"count": 5}).json()
     assert near["entity"]["title"] == "Stanley Cup"
     assert "National Hockey League" in [each["title"] for each in near["neighbors"]]
+    assert client.get("/entities/Q312").json() == entity
+    assert client.get("/entities/Q340/neighbors").json()["entity"]["wikidata"] == "Q340"
     unknown = client.get("/entities/Montreal Canadeins")
     assert unknown.status_code == 404
     assert "Perhaps 'Montreal Canadiens'?" in unknown.json()["detail"]

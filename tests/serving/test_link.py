@@ -10,7 +10,7 @@ from deeped_ray.types import Candidate, Prediction
 
 ADA = Candidate("Ada Lovelace", 7, "/Ada", prior=0.5, local=0.25, coherence=None, score=1.0, probability=0.75)
 PREDICTION = Prediction(0, 3, "Ada", (ADA, ADA), attended=(("maths", 0.5),), support=((1, 0.25),))
-ENTITY = b"""{"title":"Ada Lovelace","page_id":7,"url":"/Ada","prior":0.5,"local":0.25,"coherence":null,"score":1.0,"probability":0.75,"source":"prior"}"""
+ENTITY = b"""{"title":"Ada Lovelace","page_id":7,"url":"/Ada","prior":0.5,"local":0.25,"coherence":null,"score":1.0,"probability":0.75,"source":"prior","wikidata":null}"""
 
 
 def test_one_document_gets_one_reply_with_its_reasons() -> None:

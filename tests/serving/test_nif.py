@@ -1,6 +1,7 @@
 import builtins
 import random
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,6 +107,15 @@ def test_confidence_is_told_on_demand_only() -> None:
     assert not list(answered(document, prediction).objects(None, ITSRDF.taConfidence))
     told = answered(document, prediction, confidence=True).objects(None, ITSRDF.taConfidence)
     assert [value.toPython() for value in told if isinstance(value, Literal)] == [0.75]
+
+
+def test_entities_are_named_by_wikidata_if_asked_for_and_known() -> None:
+    document = read_nif(A2KB)
+    ada, paris = predicted(document.text, 0, 3, "Ada Lovelace"), predicted(document.text, 17, 22, "Paris")
+    ada = replace(ada, candidates=(replace(ada.candidates[0], wikidata="Q7259"),))
+    found = Graph().parse(data=b"".join(write_nif(document, [[ada, paris]], identifier="wikidata")), format="turtle")
+    named = {str(entity) for entity in found.objects(None, ITSRDF.taIdentRef)}
+    assert named == {"http://www.wikidata.org/entity/Q7259", "http://dbpedia.org/resource/Paris"}
 
 
 def test_a_span_given_twice_is_linked_once_and_answered_under_both_uris() -> None:

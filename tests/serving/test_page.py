@@ -171,6 +171,12 @@ def test_a_mention_shows_its_candidates_and_the_words_that_were_looked_at(exampl
     assert in_text == in_panel & set(TEXT.lower().replace(";", "").replace(".", "").split())
 
 
+def test_entities_with_a_wikidata_id_lead_there(example: Page) -> None:
+    example.select("Montreal")
+    linked = {link.text: link.get_attribute("href") for link in example.all("#panel .wikidata")}
+    assert linked == {number: f"https://www.wikidata.org/wiki/{number}" for number in ("Q188143", "Q340")}
+
+
 def test_everything_can_be_done_by_keyboard(page: Page) -> None:
     assert page.press(Keys.TAB).get_attribute("id") == "source"
     page.press(TEXT)

@@ -30,6 +30,12 @@ function fill(made, attributes, children) {
 const wikipediaLink = (entity) =>
   element("a", { href: entity.url, target: "_blank", rel: "noopener" }, entity.title);
 
+/** Its Wikidata id as a link, if it has one. */
+const wikidataLink = ({ wikidata }) =>
+  wikidata
+    ? [element("a", { class: "wikidata", href: `https://www.wikidata.org/wiki/${wikidata}`, target: "_blank", rel: "noopener" }, wikidata)]
+    : [];
+
 const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)}%`;
 const decimal = (value) => value.toFixed(value !== 0 && Math.abs(value) < 0.01 ? 3 : 2);
 const signed = (value) => (value < 0 ? "−" : "+") + decimal(Math.abs(value));
@@ -275,6 +281,7 @@ function answerHeading({ surface, entity, reason }) {
     element("p", {}, entity ? `“${surface}” is` : `“${surface}”`),
     element("h2", {}, entity ? wikipediaLink(entity) : "No entity"),
     element("p", {}, entity ? `probability ${percent(entity.probability)}` : (reason ?? "")),
+    ...(entity ? wikidataLink(entity) : []),
   );
   return element("div", { class: "answer" }, said, closing);
 }
@@ -304,6 +311,7 @@ function candidateItem(candidate, _, all) {
     "div",
     { class: "name" },
     wikipediaLink(candidate),
+    ...wikidataLink(candidate),
     ...(candidate.source === "prior" ? [] : [element("span", { class: "source" }, candidate.source)]),
     element("span", { class: "number" }, percent(candidate.probability)),
   );

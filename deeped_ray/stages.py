@@ -31,7 +31,7 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.detection import DetectionConfig
-from deeped_ray.mini import MINI_CONFIG
+from deeped_ray.mini import MINI_CONFIG, OWN_CONFIG
 from deeped_ray.running import logs
 from deeped_ray.running.config import (
     FLAG,
@@ -49,7 +49,9 @@ from deeped_ray.running.config import (
 )
 from deeped_ray.running.job import JobParser, run_to_result
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
+from deeped_ray.storage.location import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig
+from deeped_ray.training.takeover import take_linker
 from deeped_ray.types import DeepEdError
 
 if TYPE_CHECKING:
@@ -139,6 +141,8 @@ def _index(kb: KnowledgeBase, config: IndexSection, _: ResumeConfig) -> Summary:
 
 
 def _linker(kb: KnowledgeBase, config: LinkerSection, resume: ResumeConfig) -> Summary:
+    if config.training.linker_from:
+        return take_linker(kb, config.training.linker_from)
     from deeped_ray.training.trainer import train_linker  # Ray Train takes two seconds to import
 
     return train_linker(kb, config.training, config.model, config.candidates, config.workers, resume)
@@ -227,8 +231,8 @@ def build(
     from deeped_ray import open as open_kb
 
     given = config if isinstance(config, Mapping) else read_config(config) if config else {}
-    values = with_mini_settings(merge(given, sections))
-    run, configs = resolve({**values, "kb": str(kb)})
+    values = with_suitable_settings({**merge(given, sections), "kb": str(kb)})
+    run, configs = resolve(values)
     run_stages(KnowledgeBase(kb, create=True), chosen(configs, until=until), configs, run.resume)
     return open_kb(kb)
 
@@ -244,16 +248,30 @@ def resolve(values: Mapping[str, Any]) -> tuple[RunConfig, dict[str, Any]]:
     return make(RunConfig, {name: values[name] for name in top if name in values}), configs
 
 
-def with_mini_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Without a dump, the mini encyclopedia is built, with settings that suit it."""
-    return dict(values) if (values.get("corpus") or {}).get("dump") else merge(MINI_CONFIG, values)
+def with_suitable_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """With a dump, as given. Entities alone go on top of what the knowledge base has, with the settings that made it.
+
+    Without either, the mini encyclopedia is built, with settings that suit it.
+    """
+    corpus = values.get("corpus") or {}
+    if corpus.get("dump"):
+        return dict(values)
+    if not corpus.get("entities"):
+        return merge(MINI_CONFIG, values)
+    last = KnowledgeBase(values["kb"], create=True).last("pages") if values.get("kb") else None
+    if last is None or not last.config["dumps"]:
+        return merge(OWN_CONFIG, values)
+    earlier = read_config(Location(values["kb"]) / "manifest.json")
+    earlier["corpus"] = {key: value for key, value in earlier["corpus"].items() if key != "dump"}
+    return merge(earlier, values)
 
 
 def chosen(configs: Mapping[str, Any], *, first: str | None = None, until: str | None = None) -> Sequence[Stage]:
     """The stages from `first` until `until`."""
     corpus, evaluation = configs["corpus"].corpus, configs["evaluation"]
     first = first or NAMES[0]
-    last = until or ("evaluate" if evaluation.dataset or not corpus.dump else "train_linker")
+    is_mini = not (corpus.dump or corpus.entities)
+    last = until or ("evaluate" if evaluation.dataset or is_mini else "train_linker")
     stages = STAGES[NAMES.index(first) : NAMES.index(last) + 1]
     if not stages:
         raise DeepEdError(f"--from {first} comes after --until {last}. The stages are {', '.join(NAMES)}.")
@@ -274,10 +292,14 @@ def main(name: str, doc: str, arguments: Sequence[str] | None = None, *, prog: s
         given = merge(
             read_config(args.config) if args.config else {},
             flags_given(args, RunConfig),
-            {stage.section: flags for stage in stages if (flags := flags_given(args, stage.config))},
+            {
+                stage.section: flags
+                for stage in stages
+                if (flags := flags_given(args, stage.config, is_pipeline=is_pipeline))
+            },
             parse_sets(args.set),
         )
-        settings, configs = resolve(with_mini_settings(given) if is_pipeline else given)
+        settings, configs = resolve(with_suitable_settings(given) if is_pipeline else given)
         if args.print_config:
             print(yaml.safe_dump(_printed(settings, stages, configs), sort_keys=False, allow_unicode=True), end="")
             sys.exit()
@@ -307,7 +329,7 @@ def _parser(name: str, doc: str, stages: Sequence[Stage], prog: str) -> argparse
         parser.add_argument("--from", dest="first", choices=NAMES, metavar="STAGE", help="first stage to run")
         last = "last stage to run (default: train_linker; evaluate with --dataset)"
         parser.add_argument("--until", choices=NAMES, metavar="STAGE", help=last)
-    flags = Counter(key for stage in stages for key in flags_of(stage.config))
+    flags = Counter(key for stage in stages for key in flags_of(stage.config, is_pipeline=is_pipeline))
     shared = [key for key, count in flags.items() if count > 1]  # which stage's would it be? Both have a key
     for stage in stages:
         add_flags(parser, stage.config, is_pipeline=is_pipeline, without=shared)

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from deeped_ray.corpus.config import CorpusConfig
+from deeped_ray.corpus.ingest import build_corpus
+from deeped_ray.embeddings.index import IndexConfig, build_index
+from deeped_ray.embeddings.trainer import embed_entities
+from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.training.takeover import take_linker
+from tests.conftest import copy_of
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -27,3 +34,21 @@ def test_explore(mini_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, capsys
     out = output_of("explore.py", mini_kb, monkeypatch, capsys)
     assert "Montreal: 71% of links" in out
     assert "global: Montreal Canadiens, Toronto Maple Leafs, Stanley Cup" in out
+
+
+def test_own_entities(
+    mini_kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the linker of the mini encyclopedia, which training it again would make once more."""
+    kb = copy_of(mini_kb, tmp_path / "kb")
+    products = str(EXAMPLES / "products.csv")
+    build_corpus(kb, CorpusConfig(entities=(products,), min_word_count=2, partitions=3))
+    build_words(kb, WordVectorConfig(dimension=100, word_vectors=str(mini_kb.root)))
+    embed_entities(kb)
+    build_index(kb, IndexConfig())
+    take_linker(kb, str(mini_kb.root))
+    out = output_of("own_entities.py", kb, monkeypatch, capsys)
+    assert "Montreal: Norrby Montreal" in out
+    assert "Montreal: Montreal Canadiens" in out
+    assert "https://norrby.example/montreal" in out
+    assert "Boston: Norrby Boston" in out

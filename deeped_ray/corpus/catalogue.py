@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deeped_ray.corpus.own_entities import Urls
 from deeped_ray.corpus.titles import Names, Resolution, entity_of_page
 from deeped_ray.corpus.wikidata_ids import WikidataIds, ids_part
 from deeped_ray.corpus.wikidump import ARTICLES
@@ -57,7 +58,7 @@ class Catalogue:
             numbers_of(columns[name]) for name in ("page_id", "num_links", "num_words", "is_person", "has_page")
         )
         self._article_ids = self.page_ids[: np.count_nonzero(has_page)]  # those with a page come first
-        self._names = Names(part)
+        self._names, self._urls = Names(part), Urls(part)
         self.wikidata = WikidataIds(ids, len(self._titles))
         self._remembered = functools.lru_cache(maxsize=_REMEMBERED)(self._title)
         summary = part.path / "summary.json"
@@ -90,8 +91,8 @@ class Catalogue:
         return [self._remembered(entity_id) for entity_id in entity_ids.tolist()]
 
     def url(self, title: str) -> str:
-        """Where Wikipedia, or the wiki that the dump is of, has the page."""
-        return _url(self._articles, title)
+        """Its own, or where Wikipedia, or the wiki that the dump is of, has the page."""
+        return self._urls.find(title) or _url(self._articles, title)
 
     def find(self, title: str) -> int | None:
         """The entity of a title, after redirects; None for a title the knowledge base does not have."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from deeped_ray.corpus.priors import MergeRule
-from deeped_ray.running.config import FLAG
+from deeped_ray.running.config import FLAG, JOB_FLAG
 from deeped_ray.types import DeepEdError, require_at_least
 
 LOT = 250_000
@@ -21,10 +21,15 @@ class CorpusConfig:
         "MediaWiki dump: file, folder or glob; repeatable; default: the mini encyclopedia. Export XML, plain, .bz2 or .gz, or WikiExtractor output with links; on disk or s3:// and the like. A multistream .bz2 is read by many workers at once.",
         FLAG,
     ] = ()
+    entities: Annotated[
+        tuple[str, ...],
+        "entities of your own: a file of JSON lines or CSV; repeatable. Alone, or on top of a dump. Without --dump, the knowledge base keeps the pages of the dump that it has.",
+        FLAG,
+    ] = ()
     priors: Annotated[
         tuple[str, ...],
         "another source of p(e|m), as counts:FILE; repeatable. counts:FILE (mention, title, count as TSV or Parquet), deep-ed:FILE, crosswikis:FILE or yago:FILE.",
-        FLAG,
+        JOB_FLAG,
     ] = ()
     merge_priors: Annotated[
         MergeRule, "how sources of p(e|m) are merged: paper (average) or deep-ed (counts added, YAGO added on top)"

@@ -1,10 +1,12 @@
 """Dump -> knowledge base, on Ray: the parts `pages` (parsed text and links) and `corpus` (catalogue, priors, counts).
 
+    entities             one task per file of entities: each as a page, names beside them
     parse                one task per shard of the dump: pages with text and links; titles and words spilled by hash
     merge                one task per partition: distinct titles; distinct words with their frequencies
     teach                one task per parsed shard: articles whose links teach the linker, and are not counted
     (the driver)         follows redirects, and decides which titles are entities and which words the vocabulary has
     names                one task per lot of titles: titles and redirects as mentions
+    aliases              one task per lot of entities from files: their names as mentions, with counts
     count                one task per parsed shard: where its links lead; mentions, words and edges spilled by partition
     sources              one task per shard of every further source of priors
     reduce               one task per partition: pieces of the mention table and of the CSR arrays
@@ -17,6 +19,7 @@ partition, or a few numbers per title, and the result does not depend on how the
 """
 
 import functools
+import json
 import logging
 import os
 import shutil
@@ -27,11 +30,24 @@ from typing import Any
 
 import numpy as np
 
-from deeped_ray.corpus import catalogue, cooccurrence, occurrences, passes, priors, teaching, titles, vocabulary
+from deeped_ray.corpus import (
+    catalogue,
+    cooccurrence,
+    occurrences,
+    own_entities,
+    passes,
+    priors,
+    teaching,
+    titles,
+    vocabulary,
+)
 from deeped_ray.corpus.config import LOT, CorpusConfig
 from deeped_ray.corpus.cooccurrence import TABLES
+from deeped_ray.corpus.entity_files import MAX_ALIASES
+from deeped_ray.corpus.folded import Folded
 from deeped_ray.corpus.inputs import Inputs
 from deeped_ray.corpus.occurrences import SequenceIndex
+from deeped_ray.corpus.own_entities import FOLDED, is_folded, is_own
 from deeped_ray.corpus.pages import page_shards
 from deeped_ray.corpus.passes import Found
 from deeped_ray.corpus.persons import read_persons
@@ -39,8 +55,9 @@ from deeped_ray.corpus.prior_sources import COUNTS, cut_sources
 from deeped_ray.corpus.shuffle import Shuffle, read_merged
 from deeped_ray.corpus.teaching import Choice
 from deeped_ray.corpus.titles import Names
-from deeped_ray.corpus.wikidump import DumpError, cut_dump
+from deeped_ray.corpus.wikidump import OWN_ARTICLES, DumpError, cut_dump
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.changes import Recorded
 from deeped_ray.knowledge.parts import Part, share
 from deeped_ray.running import tasks
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
@@ -50,9 +67,14 @@ from deeped_ray.storage.location import Location
 logger = logging.getLogger(__name__)
 
 
-def build_corpus(kb: KnowledgeBase, config: CorpusConfig, resume: ResumeConfig = NEW_RUN) -> dict[str, Any]:
-    """Make the parts that are missing or would come out differently; returns what the knowledge base now holds."""
-    inputs = Inputs.find(config)
+def build_corpus(
+    kb: KnowledgeBase, config: CorpusConfig, resume: ResumeConfig = NEW_RUN, *, changes: Sequence[Recorded] = ()
+) -> dict[str, Any]:
+    """Make the parts that are missing or would come out differently; returns what the knowledge base now holds.
+
+    With `changes`, the pages that it has are kept, and these changes folded into them.
+    """
+    inputs = Inputs.find(config, last=kb.last("pages"), changes=changes)
     cut = [config.shard_bytes, config.memory_bytes, inputs.num_partitions]
     peaks = [0.0]
     if not kb.is_current("pages", config=inputs.pages_identity, parents=[]):
@@ -80,33 +102,57 @@ def build_corpus(kb: KnowledgeBase, config: CorpusConfig, resume: ResumeConfig =
 
 def _make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Path) -> float:
     """Returns the most memory that a worker took, in GiB."""
-    shuffle = Shuffle(work, inputs.num_partitions)
+    shuffle, lot_characters = Shuffle(work, inputs.num_partitions), config.memory_bytes // 32
     shards = [shard for dump in inputs.dumps for shard in cut_dump(dump, shard_bytes=config.shard_bytes)]
+    files = [*enumerate(inputs.entities), *_folded_file(inputs, work)]
+    own = tasks.run("entities", passes.parse_entities, files, shuffle, lot_characters, work=work, unit="files")
+    before = page_shards(inputs.kept) if inputs.kept else []
+    kept = [shard for shard in before if not is_own(shard)]
+    reread = tasks.run("reread", passes.reread_pages, kept, shuffle, work=work, unit="lots of pages")
+    lots_of_own = [shard for shard in before if is_own(shard) and inputs.keeps_entities and not is_folded(shard)]
+    changed = [name for entity in inputs.folded.entities() for name in (entity.title, entity.id)]
+    reread_own = tasks.run("reread own", passes.reread_own, lots_of_own, shuffle, changed, work=work, unit="lots")
     parsed = tasks.run(
         "parse",
         passes.parse_shard,
         list(enumerate(shards)),
         shuffle,
-        config.memory_bytes // 32,
+        lot_characters,
         work=work,
         unit="bytes of dump",
         size=lambda item: item[1].num_bytes,
     )
-    summary = _summary_of(parsed, inputs, strict=config.strict)
-    lots = [lot for found in parsed.results for lot in found["lots"]]
+    done = (own, reread, reread_own, parsed)
+    summary = _summary_of(done, inputs, strict=config.strict)
+    lots = [lot for each in done for found in each.results for lot in found["lots"]]
     partitions = range(inputs.num_partitions)
     merged = tasks.run("merge", passes.merge_partition, partitions, shuffle, lots, work=work, unit="partitions")
     tables = [f"{table}-{partition:04d}" for table in ("titles", "words") for partition in partitions]
-    for name in [*(f"pages-{lot}" for lot in lots), *tables]:
+    made = [f"pages-{lot}" for each in (own, reread_own, parsed) for found in each.results for lot in found["lots"]]
+    beside = [lot for each in (own, reread_own) for found in each.results for lot in found["lots"]]
+    for name in [*made, *beside, *tables]:
         _link_or_copy(work / f"{name}.parquet", folder)
-    Location(folder / "summary.json").write_json({**summary, "articles": shards[0].site.articles})
-    return max(parsed.peak_gib, merged.peak_gib)
+    for shard in kept:
+        _link_or_copy(shard, folder)
+    articles = inputs.kept.summary()["articles"] if inputs.kept else shards[0].site.articles if shards else OWN_ARTICLES
+    inputs.folded.write(folder, with_rows=True)
+    Location(folder / "summary.json").write_json({**summary, "articles": articles})
+    return max(each.peak_gib for each in (*done, merged))
 
 
-def _summary_of(parsed: Outcome[Found], inputs: Inputs, *, strict: bool) -> dict[str, Any]:
+def _folded_file(inputs: Inputs, work: Location) -> list[tuple[int, Location]]:
+    """The entities of changes as one more file."""
+    lines = [json.dumps({"id": name, **row}) for name, row in inputs.folded.rows.items() if row is not None]
+    if not lines:
+        return []
+    (work / "changes.jsonl").write_bytes("\n".join(lines).encode())
+    return [(FOLDED, work / "changes.jsonl")]
+
+
+def _summary_of(done: Sequence[Outcome[Found]], inputs: Inputs, *, strict: bool) -> dict[str, Any]:
     """What all shards have counted; tells of damage and of pages that are left out."""
-    total = _total(parsed)
-    damage = [where for found in parsed.results for where in found["damage"]]
+    total, earlier = _total(*done), inputs.kept.summary() if inputs.kept else {}
+    damage = [where for each in done for found in each.results for where in found["damage"]]
     for where in damage:
         logger.warning("skipped a damaged stretch of %s", where)
     if damage and strict:
@@ -115,11 +161,16 @@ def _summary_of(parsed: Outcome[Found], inputs: Inputs, *, strict: bool) -> dict
             " Fetch it again, or run without `strict`."
         )
     if not total["pages"]:
-        names = ", ".join(dump.name for dump in inputs.dumps)
+        names = ", ".join(file.name for file in [*inputs.dumps, *inputs.entities])
         raise DumpError(f"{names} contains no pages.{f' {damage[0]}' if damage else ''}")
     if total["skipped_pages_without_title"]:
         logger.warning("skipped %d pages without a title", total["skipped_pages_without_title"])
-    return {"pages": total["pages"], **total, "damaged_stretches": damage}
+    if total["shortened_entities"]:
+        logger.warning(
+            "%d entities have more than %d aliases or examples, or a longer description: the rest is left out",
+            *(total["shortened_entities"], MAX_ALIASES),
+        )
+    return {**earlier, "pages": total["pages"], **total, "damaged_stretches": earlier.get("damaged_stretches", damage)}
 
 
 def _link_or_copy(source: Location, folder: Path) -> None:
@@ -157,7 +208,10 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
     # what is an entity, and what is a word
     table = read_merged(pages.files("titles-*.parquet"))
     num_taken = teaching.links_taken(taught, table["hash"].to_numpy())
-    resolution = titles.resolve(table, min_links_without_page=config.min_links_without_page, num_taken=num_taken)
+    folded = Folded.read(pages)
+    resolution = titles.resolve(
+        table, min_links_without_page=config.min_links_without_page, num_taken=num_taken, removed=folded.removed
+    )
     titles.join(folder, resolution)
     words = vocabulary.join(pages, folder, min_count=config.min_word_count)
     names = share("names", folder, work, ("titles.*",))
@@ -171,9 +225,10 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
     named = run("names", passes.spill_names, title_lots, shuffle, names, unit="lots of titles")
     counting = (shuffle, names, words, num_entities, config.link_window, choice)
     counted = over_pages("count", passes.count_shard, shards, *counting)
+    aliased = run("aliases", passes.spill_aliases, own_entities.files_of(pages), shuffle, names, unit="files")
     source_shards = cut_sources(inputs.sources, shard_bytes=8 * config.shard_bytes)
     sourced = run("sources", passes.spill_source, source_shards, shuffle, names, page_ids, unit="shards")
-    mentions = [lot for done in (counted, sourced, named) for found in done.results for lot in found["lots"]]
+    mentions = [lot for done in (counted, sourced, named, aliased) for found in done.results for lot in found["lots"]]
     reducing = (shuffle, mentions, stems, num_entities, config.merge_priors, inputs.uniform_sources)
     reduced = over_partitions("reduce", passes.reduce_partition, partitions, *reducing)
     num_mentions = _join(work / "pieces", reduced.results, folder)
@@ -186,6 +241,8 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
     with (work / "counts").fetched() as pieces:
         occurrences.join([pieces / f"occurrences-{partition:04d}" for partition in partitions], folder)
 
+    own_entities.join_urls(pages, folder)
+    folded.write(folder, with_rows=False)
     catalogue.write(folder, resolution, is_person=is_person, **cooccurrence.totals(folder, num_entities))
     total, external = _total(counted), _total(sourced)
     summary = {
@@ -204,7 +261,7 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
         "articles": pages.summary()["articles"],
     }
     Location(folder / "summary.json").write_json(summary)
-    return max(done.peak_gib for done in (picked, named, counted, sourced, reduced, searched, summed))
+    return max(done.peak_gib for done in (picked, named, counted, sourced, aliased, reduced, searched, summed))
 
 
 def _join(location: Location, reduced: Sequence[Found], folder: Path) -> int:
@@ -219,9 +276,9 @@ def _join(location: Location, reduced: Sequence[Found], folder: Path) -> int:
     return sum(sizes)
 
 
-def _total(done: Outcome[Found]) -> Counter[str]:
-    """What all tasks of a pass have counted."""
+def _total(*outcomes: Outcome[Found]) -> Counter[str]:
+    """What all tasks of some passes have counted."""
     total: Counter[str] = Counter()
-    for found in done.results:
+    for found in (found for done in outcomes for found in done.results):
         total.update(found["counts"])
     return total

@@ -5,16 +5,26 @@ returns what it has counted.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
-from deeped_ray.corpus import cooccurrence, occurrences, prior_sources, priors, teaching, titles, vocabulary
+from deeped_ray.corpus import (
+    cooccurrence,
+    occurrences,
+    own_entities,
+    prior_sources,
+    priors,
+    teaching,
+    titles,
+    vocabulary,
+)
 from deeped_ray.corpus.config import LOT
 from deeped_ray.corpus.cooccurrence import GRAPH, LINK_WORDS, PAGE_WORDS, TABLES
+from deeped_ray.corpus.entity_files import read_entities
 from deeped_ray.corpus.occurrences import SequenceIndex
-from deeped_ray.corpus.pages import Ids, Links, read_lots, write_pages
+from deeped_ray.corpus.pages import Ids, Links, read_lots, read_pages, write_pages
 from deeped_ray.corpus.prior_sources import SourceShard
 from deeped_ray.corpus.priors import MergeRule
 from deeped_ray.corpus.shuffle import Shuffle
@@ -29,6 +39,7 @@ from deeped_ray.knowledge.strings import read_strings
 from deeped_ray.storage.location import Location
 from deeped_ray.types import Page
 
+Item = TypeVar("Item")
 Found = dict[str, Any]
 """What a task returns. `lots` are the names under which it has spilled rows: reducers read these, not what a glob finds."""
 
@@ -40,16 +51,9 @@ def parse_shard(item: tuple[int, DumpShard], shuffle: Shuffle, lot_characters: i
     """Parse one shard of the dump, a lot of pages at a time."""
     number, shard = item
     stats, counts, lots = DumpStats(), Counter[str](), []
-    for place, lot in enumerate(_lots(_pages_of(shard, stats), lot_characters)):
-        name = f"{number:06d}-{place:04d}"
-        write_pages(shuffle.folder / f"pages-{name}.parquet", lot)
-        shuffle.spill(f"titles-{name}", titles.rows(lot))
-        shuffle.spill(f"words-{name}", vocabulary.rows(lot))
-        counts["pages"] += len(lot)
-        counts["redirects"] += sum(page.redirect is not None for page in lot)
-        counts["disambiguation_pages"] += sum(page.is_disambiguation for page in lot)
-        counts["links"] += sum(len(page.links) for page in lot)
-        lots.append(name)
+    for place, lot in enumerate(_lots(_pages_of(shard, stats), lot_characters, size=lambda page: len(page.text))):
+        lots.append(f"{number:06d}-{place:04d}")
+        counts.update(_spill_pages(lots[-1], lot, shuffle))
     counts["skipped_other_namespaces"] = stats.num_other_namespaces
     counts["skipped_pages_without_title"] = len(stats.untitled_page_ids)
     return {"lots": lots, "counts": counts, "damage": stats.damage}
@@ -61,18 +65,68 @@ def _pages_of(shard: DumpShard, stats: DumpStats) -> Iterator[Page]:
     return (parse_page(raw, shard.site) for raw in read_shard(shard, stats))
 
 
-def _lots(pages: Iterable[Page], max_characters: int) -> Iterator[list[Page]]:
+def _lots(items: Iterable[Item], max_characters: int, *, size: Callable[[Item], int]) -> Iterator[list[Item]]:
     """A file that cannot be cut may hold a whole Wikipedia: its pages are dealt with by the lot."""
-    lot: list[Page] = []
-    size = 0
-    for page in pages:
-        lot.append(page)
-        size += len(page.text) + 100
-        if size >= max_characters:
+    lot: list[Item] = []
+    total = 0
+    for item in items:
+        lot.append(item)
+        total += size(item) + 100
+        if total >= max_characters:
             yield lot
-            lot, size = [], 0
+            lot, total = [], 0
     if lot:
         yield lot
+
+
+def _spill_pages(name: str, lot: Sequence[Page], shuffle: Shuffle) -> Counter[str]:
+    write_pages(shuffle.folder / f"pages-{name}.parquet", lot)
+    return _spill_words(name, lot, shuffle)
+
+
+def _spill_words(name: str, lot: Sequence[Page], shuffle: Shuffle) -> Counter[str]:
+    shuffle.spill(f"titles-{name}", titles.rows(lot))
+    shuffle.spill(f"words-{name}", vocabulary.rows(lot))
+    return Counter(
+        pages=len(lot),
+        redirects=sum(page.redirect is not None for page in lot),
+        disambiguation_pages=sum(page.is_disambiguation for page in lot),
+        links=sum(len(page.links) for page in lot),
+    )
+
+
+def reread_pages(shard: Location, shuffle: Shuffle) -> Found:
+    """A lot of pages that is kept: its titles and words enter the tables anew, beside those of other lots."""
+    name = shard.stem.removeprefix("pages-")
+    return {"lots": [name], "counts": _spill_words(name, list(read_pages(shard)), shuffle), "damage": []}
+
+
+def reread_own(shard: Location, shuffle: Shuffle, changed: Sequence[str]) -> Found:
+    """A lot of entities that is kept, without those that were changed since."""
+    name, gone = shard.stem.removeprefix("pages-"), frozenset(changed)
+    lot = [page for page in read_pages(shard) if page.title.partition("#")[0] not in gone]
+    counts = _spill_pages(name, lot, shuffle)
+    own_entities.filtered(shard.parent / f"{name}.parquet", shuffle.folder / f"{name}.parquet", gone)
+    counts["own_entities"] = sum(page.page_id >= 0 and page.redirect is None for page in lot)
+    return {"lots": [name], "counts": counts, "damage": []}
+
+
+def parse_entities(item: tuple[int, Location], shuffle: Shuffle, lot_characters: int) -> Found:
+    """Read one file of entities, a lot at a time: as pages, and a table of what else they have."""
+    number, file = item
+    counts, lots = Counter[str](), []
+    by_size = _lots(read_entities(file), lot_characters, size=lambda entity: sum(len(p.text) for p in entity.pages()))
+    for place, lot in enumerate(by_size):
+        lots.append(f"own-{number:06d}-{place:04d}")
+        counts.update(_spill_pages(lots[-1], [page for entity in lot for page in entity.pages()], shuffle))
+        own_entities.write(shuffle.folder / f"{lots[-1]}.parquet", lot)
+        counts.update(
+            own_entities=len(lot),
+            own_names=sum(len(entity.aliases) for entity in lot),
+            examples=sum(len(entity.examples) for entity in lot),
+            shortened_entities=sum(entity.is_shortened for entity in lot),
+        )
+    return {"lots": lots, "counts": counts, "damage": []}
 
 
 def merge_partition(partition: int, shuffle: Shuffle, lots: Sequence[str]) -> Found:
@@ -102,6 +156,13 @@ def spill_names(start: int, shuffle: Shuffle, names: Part) -> Found:
     found = read_strings(names.path, "titles").slice(start, LOT).to_pylist()
     entities = names.array("titles.entities")[start : start + LOT].tolist()
     shuffle.spill(lot, priors.title_rows(found, entities))
+    return {"lots": [lot]}
+
+
+def spill_aliases(file: Location, shuffle: Shuffle, names: Part) -> Found:
+    """The names of some entities from files: they enter the mention table with their counts."""
+    lot = f"mentions-{file.stem}"
+    shuffle.spill(lot, own_entities.alias_rows(file, Names(names)))
     return {"lots": [lot]}
 
 

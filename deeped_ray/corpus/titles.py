@@ -97,8 +97,14 @@ class Resolution:
         return values
 
 
-def resolve(table: pa.Table, *, min_links_without_page: int, num_taken: npt.NDArray[np.int64] | int = 0) -> Resolution:
-    """Follow redirects, and decide what is an entity. `num_taken` links to each title do not count.
+def resolve(
+    table: pa.Table,
+    *,
+    min_links_without_page: int,
+    num_taken: npt.NDArray[np.int64] | int = 0,
+    removed: Sequence[str] = (),
+) -> Resolution:
+    """Follow redirects, and decide what is an entity. `num_taken` links to each title do not count. `removed` are none.
 
     Articles come first, by page id; then titles without a page that are linked often enough, by title. Redirect loops,
     dead ends and chains beyond MAX_REDIRECTS lead nowhere.
@@ -108,13 +114,15 @@ def resolve(table: pa.Table, *, min_links_without_page: int, num_taken: npt.NDAr
     is_redirect = table["redirect"].to_numpy() > 0
     final = _follow(table["hash"].to_numpy(), table["redirect"].to_numpy())
     leads_somewhere = ~is_redirect[final]
+    is_removed = np.zeros(len(final), dtype=bool)
+    is_removed[final[np.isin(table["hash"].to_numpy(), hashes_of(removed))]] = True
     num_links = np.bincount(final, (table["num_links"].to_numpy() - num_taken) * leads_somewhere, len(final))
     has_page = (page_ids >= 0) & ~is_redirect
-    articles = np.flatnonzero(has_page & ~is_disambiguation)
+    articles = np.flatnonzero(has_page & ~is_disambiguation & ~is_removed)
     articles = articles[np.argsort(page_ids[articles], kind="stable")]
     # Differs from the paper, where an entity has a page
     is_pageless = ~has_page & ~is_redirect & (num_links >= min_links_without_page) & (min_links_without_page > 0)
-    pageless = np.flatnonzero(is_pageless)
+    pageless = np.flatnonzero(is_pageless & ~is_removed)
     pageless = pageless[pc.sort_indices(table["title"].take(pa.array(pageless))).to_numpy()]
     row_of_entity = np.concatenate([articles, pageless])
     if not len(row_of_entity):

@@ -34,6 +34,8 @@ _READ_BYTES, _SCAN_BYTES = 2**20, 2**26
 # MediaWiki takes no page of more than 2 MiB, which its escapes can make six times as long
 _MAX_PAGE_BYTES = 2**24
 ARTICLES = "https://en.wikipedia.org/wiki/"
+OWN_ARTICLES = "urn:entity:"
+"""Of entities that no wiki has."""
 
 
 class DumpError(DeepEdError):

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 from deeped_ray.embeddings.closed_form import ClosedFormConfig
-from deeped_ray.running.config import FLAG, JOB_FLAG
+from deeped_ray.running.config import JOB_FLAG
 from deeped_ray.types import DeepEdError, require_at_least
 
 
@@ -13,7 +13,7 @@ class EmbeddingConfig:
     """The method."""
 
     method: Annotated[
-        Literal["closed-form", "reference"], "solve in closed form, or take the paper's sampled steps", FLAG
+        Literal["closed-form", "reference"], "solve in closed form, or take the paper's sampled steps", JOB_FLAG
     ] = "closed-form"
     alpha: Annotated[float, "exponent of q(w) = p(w)^alpha, the distribution of negative words"] = 0.6
 
@@ -50,7 +50,7 @@ class SubsetConfig:
 
     entities: Annotated[str | None, "embed only the entities in this file, one title per line", JOB_FLAG] = None
     only_new: Annotated[
-        bool, "embed only entities that are new or have changed. The other vectors stay the same to the byte.", FLAG
+        bool, "embed only entities that are new or have changed. The other vectors stay the same to the byte.", JOB_FLAG
     ] = False
 
 
@@ -64,7 +64,7 @@ class ShardConfig:
     device: Annotated[Literal["auto", "cpu", "cuda"], "where tasks compute. auto: on a GPU if the task has one."] = (
         "auto"
     )
-    num_gpus: Annotated[float, "GPUs per task. A fraction lets several tasks share one.", FLAG] = 0.0
+    num_gpus: Annotated[float, "GPUs per task. A fraction lets several tasks share one.", JOB_FLAG] = 0.0
 
     def __post_init__(self) -> None:
         require_at_least(1, self, "shard_words", "shard_entities", "block_entities")

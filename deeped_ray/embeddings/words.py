@@ -8,6 +8,7 @@ import functools
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class WordVectorConfig:
 
     word_vectors: Annotated[
         str | None,
-        "word2vec (.bin or .txt) or GloVe file; default: learn the vectors from the dump. May be compressed.",
+        "word2vec (.bin or .txt) or GloVe file, or another knowledge base; default: learn the vectors from the dump. A file may be compressed.",
         FLAG,
     ] = None
     dimension: Annotated[int, "d: length of word and entity vectors. With `word_vectors` it must match the file."] = 300
@@ -121,7 +122,7 @@ def pretrained_words(corpus_vocabulary: StringIndex, config: WordVectorConfig) -
     path = Location(config.word_vectors)
     progress = Progress("read word vectors", "words")
     found: dict[int, Vectors] = {}
-    for word, vector in read_vectors(path):
+    for word, vector in _read_part(path) if _is_kb(path) else read_vectors(path):
         progress.advance()
         if len(vector) != config.dimension:
             raise DeepEdError(
@@ -136,13 +137,25 @@ def pretrained_words(corpus_vocabulary: StringIndex, config: WordVectorConfig) -
     return ids, unit_rows(np.stack([found[word_id] for word_id in ids]))
 
 
+def _is_kb(path: Location) -> bool:
+    return (path / "manifest.json").exists()
+
+
+def _read_part(path: Location) -> Iterator[tuple[str, Vectors]]:
+    """The word vectors of another knowledge base."""
+    words = Words(KnowledgeBase(path).open("words"))
+    for row, vector in enumerate(words.vectors):
+        yield words[row], vector
+
+
 def build_words(kb: KnowledgeBase, config: WordVectorConfig) -> dict[str, Any]:
     """Make the words part unless it is there already; returns its size."""
     from deeped_ray.embeddings.learned_words import learned_words  # imports scipy, which readers do not need
 
     recorded = asdict(config)
     if config.word_vectors:
-        recorded["word_vectors"] = fingerprint(config.word_vectors)
+        path = Location(config.word_vectors)
+        recorded["word_vectors"] = KnowledgeBase(path).open("words").id if _is_kb(path) else fingerprint(path)
     if not kb.is_current("words", config=recorded, parents=["pages", "corpus"]):
         with kb.write("words", config=recorded, parents=["pages", "corpus"]) as folder:
             corpus = kb.open("corpus")
@@ -152,12 +165,17 @@ def build_words(kb: KnowledgeBase, config: WordVectorConfig) -> dict[str, Any]:
                 if config.word_vectors
                 else learned_words(kb.open("pages"), vocabulary, config)
             )
-            write_strings(folder, "words", [vocabulary[word_id] for word_id in ids])
-            np.save(folder / "vectors.npy", vectors)
-            np.save(folder / "corpus_ids.npy", np.array(ids, dtype=np.int32))
-            np.save(folder / "counts.npy", corpus.array("vocabulary.counts")[ids])
+            write_words(folder, corpus, vocabulary, ids, vectors)
     num_words, dimension = kb.open("words").array("vectors").shape
     return {"words": num_words, "dimension": dimension}
+
+
+def write_words(folder: Path, corpus: Part, vocabulary: StringIndex, ids: Sequence[int], vectors: Vectors) -> None:
+    """The files of the part: `ids` are rows of the corpus vocabulary, rising."""
+    write_strings(folder, "words", [vocabulary[word_id] for word_id in ids])
+    np.save(folder / "vectors.npy", vectors)
+    np.save(folder / "corpus_ids.npy", np.array(ids, dtype=np.int32))
+    np.save(folder / "counts.npy", corpus.array("vocabulary.counts")[np.asarray(ids, dtype=np.int64)])
 
 
 LONGEST_REMEMBERED = 50

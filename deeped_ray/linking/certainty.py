@@ -85,10 +85,14 @@ class Certainty:
         except (OSError, SafetensorError, KeyError) as error:
             raise ArtifactError(f"Cannot read {path}: {error}. Run jobs/train_linker.py again.") from error
 
-    def judge(self, judged: Judged) -> Certain:
-        x = features(judged)
+    def outputs(self, x: Floats) -> Floats:
+        """h and t of every row."""
         outputs = np.zeros((len(x), 2), np.float32)
         kernels.networks(x, self._mean, self._deviation, np.float32(LIMIT), self._weights, outputs)
+        return outputs
+
+    def judge(self, judged: Judged) -> Certain:
+        outputs = self.outputs(features(judged))
         is_candidate = _is_candidate(judged)
         scaled = np.logaddexp(np.float32(0), outputs[:, 1:] + _SOFT_ONE) * np.where(is_candidate, judged.rho, 0)
         none = np.where(judged.num_candidates > 0, 1 / (1 + np.exp(-outputs[:, 0])), 1)

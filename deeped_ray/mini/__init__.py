@@ -22,3 +22,9 @@ MINI_CONFIG: dict[str, Any] = {
 }
 """Settings that suit the English one: 30,000 words carry neither 300 dimensions nor words seen 10 times, and 72 documents
 need more epochs of smaller steps, and fewer weights, than AIDA's 946."""
+
+OWN_CONFIG: dict[str, Any] = {
+    "corpus": {"dimension": 100, "min_word_count": 1, "ppmi_window": 30, "max_teaching_share": 0.5},
+    "linker": MINI_CONFIG["linker"],
+}
+"""Settings that suit entities from a file without a dump: every word counts, and half of the examples teach."""

@@ -103,8 +103,9 @@ def add_set(parser: argparse.ArgumentParser, example: str) -> None:
     )
 
 
-def flags_given(args: argparse.Namespace, config: type[Any]) -> dict[str, Any]:
-    return {name: value for name, value in vars(args).items() if name in settings_of(config)}
+def flags_given(args: argparse.Namespace, config: type[Any], *, is_pipeline: bool = False) -> dict[str, Any]:
+    known = flags_of(config, is_pipeline=True) if is_pipeline else settings_of(config)
+    return {name: value for name, value in vars(args).items() if name in known}
 
 
 # -- files

@@ -19,6 +19,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias, TypeVar
 
@@ -46,8 +47,22 @@ class StorageError(DeepEdError):
     """The storage does not do what it is asked to, and did not when asked again."""
 
 
+_PATIENCE_S: ContextVar[float | None] = ContextVar("patience_s", default=None)
+
+
+@contextlib.contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """Within the block, what fails is tried again for so long at most: somebody is waiting."""
+    token = _PATIENCE_S.set(seconds)
+    try:
+        yield
+    finally:
+        _PATIENCE_S.reset(token)
+
+
 def _patience_s() -> float:
-    return float(os.environ.get("DEEPED_STORAGE_PATIENCE_S", "60"))
+    usual = float(os.environ.get("DEEPED_STORAGE_PATIENCE_S", "60"))
+    return min(usual, given) if (given := _PATIENCE_S.get()) is not None else usual
 
 
 class Location:

@@ -18,6 +18,16 @@ class TrainingConfig:
         FLAG,
     ] = ()
     dev: Annotated[tuple[str, ...], "validation documents, given in the same way; default: links:dev", FLAG] = ()
+    documents: Annotated[
+        tuple[str, ...],
+        "annotated documents of your own, as JSON lines; repeatable. They teach beside --train. Without --dev, one in five validates.",
+        FLAG,
+    ] = ()
+    linker_from: Annotated[
+        str | None,
+        "take the linker of another knowledge base over instead of training one. Both must have the same word vectors.",
+        FLAG,
+    ] = None
     train_candidates: Annotated[tuple[str, ...], "external candidate lists for --train: ppr:FILE", FLAG] = ()
     dev_candidates: Annotated[tuple[str, ...], "external candidate lists for --dev: ppr:FILE", FLAG] = ()
     model: Annotated[Literal["both", "local", "global"], "which models to fit", FLAG] = "both"
@@ -56,6 +66,8 @@ class TrainingConfig:
         for name in ("margin", "final_learning_rate", "matrix_rate"):
             if getattr(self, name) <= 0:
                 raise DeepEdError(f"`{name}` must be above 0, not {getattr(self, name)}.")
+        if self.linker_from and (self.train or self.documents):
+            raise DeepEdError("`linker_from` takes a linker over. Leave out `train` and `documents`, which teach one.")
         if self.train_candidates and not self.dev_candidates:
             raise DeepEdError("`train_candidates` is set, but not `dev_candidates`. Set both or neither.")
 

@@ -1,7 +1,7 @@
 """Which documents a linker is fitted to, which choose its best epoch, and which say how sure it may be.
 
     train         given as --train, with a weight: `links:train@0.5`. Without any: the articles that the dump keeps aside.
-    dev           given as --dev. Without any: one in five of these articles.
+    dev           given as --dev. Without any: one in five of these articles, or of the documents given as --documents.
     calibration   one in five of these articles, and the annotated training documents
 
 Annotated training documents were seen in training, so the model is somewhat surer there than elsewhere. That matters less
@@ -62,10 +62,17 @@ class TrainingDocuments:
                 calibration += read_dataset(name, with_unlinked=training.learn_unlinked)
         if sum(len(document.mentions) for document in calibration) < FEW_MENTIONS:
             calibration += [document for document in train if document not in calibration]
+        dev = read_datasets(training.dev, kb=kb)
+        if not dev:
+            aside = [place for place, each in enumerate(train) if teaching.is_for_validation(each.name)]
+            aside = aside or [*range(len(train))][-1:]
+            dev = [train[place] for place in aside]
+            train = [each for place, each in enumerate(train) if place not in aside]
+            weights = [each for place, each in enumerate(weights) if place not in aside]
         return cls(
             train=train,
             weights=weights,
-            dev=read_datasets(training.dev, kb=kb),
+            dev=dev,
             calibration=calibration,
             annotated=_annotated(training),
         )
@@ -90,7 +97,8 @@ def with_defaults(kb: KnowledgeBase, training: TrainingConfig) -> TrainingConfig
         own = [f"links:{split}" for split in splits if teaching.read(kb.open("corpus"), split)]
     if training.train and not training.dev and not own:
         raise DeepEdError("Give --dev, as in aida:FILE: the dump has no links to validate on.")
-    return replace(training, train=training.train or tuple(own[:1]), dev=training.dev or tuple(own[-1:]))
+    train = (*(training.train or own[:1]), *(f"jsonl:{file}" for file in training.documents))
+    return replace(training, train=train, dev=training.dev or tuple(own[-1:]), documents=())
 
 
 def split_weight(spec: str) -> tuple[str, float]:

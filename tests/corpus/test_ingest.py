@@ -187,7 +187,8 @@ def test_every_pass_is_skipped_that_a_killed_run_has_finished(
     ingest_until("corpus.ingest._link_or_copy", tmp_path, monkeypatch)
     ingest_until("corpus.catalogue.write", tmp_path, monkeypatch)
     resumed = ingested(tmp_path, shard_mb=0.0001)
-    stages = ["parse", "merge", "teach", "names", "count", "sources", "reduce", "occurrences", "reduce occurrences"]
+    stages = ["entities", "reread", "reread own", "parse", "merge", "teach", "names", "count", "aliases", "sources"]
+    stages += ["reduce", "occurrences", "reduce occurrences"]
     assert list(outcomes) == stages
     assert all(outcome.num_skipped == len(outcome.results) for outcome in outcomes.values())
     assert resumed.open("corpus").id == kb.open("corpus").id

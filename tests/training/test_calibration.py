@@ -1,10 +1,12 @@
 """Fitting how sure a model may be."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from deeped_ray.evaluation.certainty import answers as judged_answers
-from deeped_ray.linking.certainty import LIMIT, Certainty
+from deeped_ray.linking.certainty import Certainty
 from deeped_ray.linking.encoding import EncodedDocument, Floats
 from deeped_ray.training.calibration import Answers, fit, is_taken_out, joined, passages_of, without_gold
 from deeped_ray.types import Document, Mention
@@ -21,11 +23,9 @@ def synthetic(n: int, *, seed: int = 0) -> Answers:
     return Answers(x, rho, np.where(is_none, 3, gold), np.ones(n, np.float32))
 
 
-def probabilities(weights: dict[str, Floats], rows: Answers) -> tuple[Floats, Floats]:
+def probabilities(weights: dict[str, Floats], rows: Answers) -> tuple[Any, Any]:
     """P(none), and the probabilities of the candidates, by the networks alone."""
-    certainty = Certainty(weights)
-    x = np.clip((rows.x - weights["mean"]) / weights["deviation"], -LIMIT, LIMIT).astype(np.float32)
-    outputs = np.mean([certainty._network(x, number) for number in range(3)], axis=0)
+    outputs = Certainty(weights).outputs(rows.x)
     none = 1 / (1 + np.exp(-outputs[:, 0]))
     scaled = np.log1p(np.exp(outputs[:, 1:] + np.log(np.expm1(1.0)))) * rows.rho
     shares = np.exp(scaled) / np.exp(scaled).sum(axis=1, keepdims=True)

@@ -1,0 +1,97 @@
+"""What entities from files have beside their pages: names with counts, addresses, Wikidata ids.
+
+own-*.parquet                     in the part `pages`: a row for every entity
+urls.*, urls.addresses.arrow      in the part `corpus`: titles that have an address of their own, in hash order, and it
+"""
+
+from collections.abc import Container, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deeped_ray.corpus import priors
+from deeped_ray.corpus.entity_files import OwnEntity
+from deeped_ray.corpus.titles import Names
+from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.strings import StringIndex, hash_order, read_mapped, write_mapped, write_strings
+from deeped_ray.storage.arrow import read_table
+from deeped_ray.storage.location import Location
+
+FOLDED = 999_999
+"""The number of the file that holds changes, among the files of entities."""
+_ALIAS = pa.struct([("name", pa.string()), ("count", pa.float64())])
+_SCHEMA = pa.schema(
+    {"title": pa.string(), "aliases": pa.list_(_ALIAS), "url": pa.string(), "wikidata": pa.string()}  # "" for none
+)
+
+
+def write(target: Location, entities: Sequence[OwnEntity]) -> None:
+    columns = {
+        "title": [each.title for each in entities],
+        "aliases": [[{"name": name, "count": count} for name, count in each.aliases] for each in entities],
+        "url": [each.url for each in entities],
+        "wikidata": [each.wikidata for each in entities],
+    }
+    with target.writing() as path:
+        pq.write_table(pa.table(columns, schema=_SCHEMA), path, compression="zstd")
+
+
+def files_of(pages: Part) -> list[Location]:
+    return pages.files("own-*.parquet")
+
+
+def is_own(shard: Location) -> bool:
+    """Whether a lot of pages comes from a file of entities, not from a dump."""
+    return shard.name.startswith("pages-own-")
+
+
+def is_folded(shard: Location) -> bool:
+    return shard.name.startswith(f"pages-own-{FOLDED:06d}-")
+
+
+def filtered(source: Location, target: Location, changed: Container[str]) -> None:
+    """The rows of entities that have not changed."""
+    table = source.reading(read_table)
+    is_kept = [title not in changed for title in table["title"].to_pylist()]
+    with target.writing() as path:
+        pq.write_table(table.filter(pa.array(is_kept, pa.bool_())), path, compression="zstd")
+
+
+def alias_rows(file: Location, names: Names) -> pa.Table:
+    """Aliases as mentions, for the reducers: they are counts of the same source as the links."""
+    counts: dict[tuple[str, int], float] = {}
+    table = file.reading(lambda source: read_table(source, columns=["title", "aliases"]))
+    entities = names.find_all(table["title"].to_pylist()).tolist()
+    for entity, aliases in zip(entities, table["aliases"].to_pylist(), strict=True):
+        for alias in aliases if entity >= 0 else ():
+            counts[alias["name"], entity] = counts.get((alias["name"], entity), 0) + alias["count"]
+    return priors.rows(counts)
+
+
+def join_urls(pages: Part, folder: Path) -> None:
+    """The addresses of all entities that have one of their own. Without any, there is no file."""
+    found: dict[str, str] = {}
+    for file in files_of(pages):
+        table = file.reading(lambda source: read_table(source, columns=["title", "url"]))
+        rows = zip(table["title"].to_pylist(), table["url"].to_pylist(), strict=True)
+        found |= {title: url for title, url in rows if url}
+    if found:
+        titles = [*found]
+        titles = [titles[place] for place in hash_order(titles).tolist()]
+        write_strings(folder, "urls", titles)
+        addresses = pa.array([found[title] for title in titles], pa.large_string())
+        write_mapped(folder / "urls.addresses.arrow", pa.table({"string": addresses}))
+
+
+class Urls:
+    """Title -> its own address."""
+
+    def __init__(self, part: Part) -> None:
+        is_there = (part.path / "urls.addresses.arrow").exists()
+        self._titles = StringIndex(part.path, "urls") if is_there else None
+        self._addresses = read_mapped(part.path / "urls.addresses.arrow")["string"] if is_there else None
+
+    def find(self, title: str) -> str | None:
+        row = self._titles.find(title) if self._titles is not None else None
+        return None if row is None or self._addresses is None else str(self._addresses[row].as_py())

@@ -48,6 +48,11 @@ COMMANDS = {
         "compare entity vectors with people's judgement of relatedness",
         "deeped relatedness --kb KB --dataset kore:KORE.txt --dataset pairs:WikiSim-353.txt",
     ),
+    "entities": Command(
+        "add entities to a knowledge base, take some off, or list what was changed",
+        "deeped entities --kb KB add products.csv",
+    ),
+    "compact": Command("fold changes to single entities into the parts", "deeped compact --kb KB"),
     "plan": Command(
         "estimate what a knowledge base will cost: memory, disk, core-hours, bottleneck",
         "deeped plan --preset enwiki --documents 1000000 --nodes 8",
@@ -125,6 +130,7 @@ BUILD = """Build a knowledge base: corpus, entity vectors, index and linker. Wha
 
 deeped build --kb kb/mini                     # the mini encyclopedia that ships with deeped-ray
 deeped build --kb kb/wiki --dump wiki.xml.bz2 --train aida:train.tsv --dev aida:testa.tsv
+deeped build --kb kb/own --entities products.csv    # entities of your own, alone or with --dump
 deeped build --kb kb/wiki --config wiki.yaml --set linker.rounds=10
 """
 

@@ -58,16 +58,20 @@ def run_demo(kb: Path, *, port: int | None = None, keep_serving: bool = False) -
             _wait_for_interrupt(url, ray)
 
 
-def run_server(kb: Path, *, port: int | None = None, token_file: str | None = None) -> None:
+def run_server(
+    kb: Path, *, port: int | None = None, token_file: str | None = None, writers_token_file: str | None = None
+) -> None:
     """Serve until Ctrl-C. Raises an error if the knowledge base cannot be served, or if Ray ends."""
     _end_with_what_was_started()
     if port:
         require_free(port)
-    read_token(token_file)
+    tokens = {"token_file": token_file, "writers_token_file": writers_token_file}
+    for file in tokens.values():
+        read_token(file)
     _say("checking the knowledge base, and starting a private Ray")
     with local_ray(meanwhile=lambda: _say(check(AppArgs(kb=str(kb))))) as ray:
         _say("starting Ray Serve and the replicas")
-        _wait_for_interrupt(deploy(ray, kb, port=port, token_file=token_file, say=_say), ray)
+        _wait_for_interrupt(deploy(ray, kb, port=port, say=_say, **tokens), ray)
 
 
 def _end_with_what_was_started() -> None:

@@ -23,9 +23,10 @@ RANKS = {
     "training": 9,
     "serving": 9,
     "stages": 10,
-    "cli": 12,
+    "compact": 11,
+    "cli": 13,
     "demo": 10,
-    "commands": 11,
+    "commands": 12,
 }
 USES_RAY = {
     "running/cluster.py",

@@ -14,8 +14,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token-file", type=os.path.abspath, help="file with the token that clients have to send (default: none)"
     )
+    parser.add_argument(
+        "--writers-token-file",
+        type=os.path.abspath,
+        help="file with the token of clients that may change entities (default: none, nobody may)",
+    )
 
 
 def run(args: argparse.Namespace) -> Answer:
-    run_server(Path(args.kb).absolute(), port=args.port, token_file=args.token_file)
+    run_server(
+        Path(args.kb).absolute(), port=args.port, token_file=args.token_file, writers_token_file=args.writers_token_file
+    )
     return None, ""

@@ -21,6 +21,7 @@ from starlette.middleware import Middleware
 
 from deeped_ray import __version__
 from deeped_ray.serving import metrics
+from deeped_ray.serving.changes import add_changes
 from deeped_ray.serving.errors import ERRORS, MISSING, add_errors
 from deeped_ray.serving.guard import Guard
 from deeped_ray.serving.link import link_work
@@ -59,13 +60,14 @@ _PAGE_HEADERS = {
 }
 
 
-def create_api(service: LinkingService, *, token: str | None = None) -> FastAPI:
-    """If there is a `token`, clients have to send it as Authorization: Bearer TOKEN."""
+def create_api(service: LinkingService, *, token: str | None = None, writers_token: str | None = None) -> FastAPI:
+    """If there is a `token`, clients have to send it as Authorization: Bearer TOKEN. Without a `writers_token`, none may write."""
     guard = Middleware(
         Guard,
         max_body_bytes=MAX_BODY_BYTES,
         token=token,
-        version=" ".join(f"{name}={value}" for name, value in service.version.items()),
+        writers_token=writers_token,
+        version=lambda: " ".join(f"{name}={value}" for name, value in service.version.items()),
         on_request=service.metrics.request,
     )
 
@@ -91,6 +93,7 @@ def create_api(service: LinkingService, *, token: str | None = None) -> FastAPI:
     )
     add_errors(api)
     _add_linking(api, service)
+    add_changes(api, service)
     _add_lookups(api, service)
     _add_checks(api, service)
     _add_page(api)
@@ -142,13 +145,12 @@ def _add_linking(api: FastAPI, service: LinkingService) -> None:
 
 
 def _add_lookups(api: FastAPI, service: LinkingService) -> None:
-    lookup = service.lookup
-
     @api.get("/entities/{title:path}/neighbors", responses=MISSING, tags=["look-ups"])
     async def neighbors(title: Title, count: Count = 10) -> NeighborsReply:
         """The entities whose vectors are nearest to that of an entity."""
 
         def find() -> NeighborsReply:
+            lookup = service.lookup
             entity = lookup.entity(title)
             near = map(asdict, lookup.related([entity.title], count=count))
             return NeighborsReply.model_validate({"entity": asdict(entity), "neighbors": near})
@@ -158,13 +160,14 @@ def _add_lookups(api: FastAPI, service: LinkingService) -> None:
     @api.get("/entities/{title:path}", responses=MISSING, tags=["look-ups"])
     async def entity(title: Title) -> EntityReply:
         """An entity by its title, by a redirect to it, or by its Wikidata id."""
-        return EntityReply.model_validate(asdict(await service.in_turn(lambda: lookup.entity(title))))
+        return EntityReply.model_validate(asdict(await service.in_turn(lambda: service.lookup.entity(title))))
 
     @api.get("/mentions/{surface:path}", tags=["look-ups"])
     async def mention(surface: Title, count: Count = 10) -> MentionReply:
         """What a name can mean, with p(e|m). If the name is not known, entities whose names resemble it."""
 
         def find() -> MentionReply:
+            lookup = service.lookup
             name = lookup.mention(surface)
             alike = [] if name.candidates else lookup.resembling(surface, count=count)
             found = {"candidates": map(asdict, name.candidates[:count]), "resembling": map(asdict, alike)}
@@ -176,7 +179,7 @@ def _add_lookups(api: FastAPI, service: LinkingService) -> None:
     async def relatedness(request: Request) -> RelatednessReply:
         """How related the entities of each pair are."""
         asked = parse_lookup(RelatednessRequest, await request.body())
-        similarities = await service.in_turn(lambda: [lookup.relatedness(*pair) for pair in asked.pairs])
+        similarities = await service.in_turn(lambda: [service.lookup.relatedness(*pair) for pair in asked.pairs])
         return RelatednessReply(similarities=similarities)
 
     @api.post("/search", responses=MISSING, openapi_extra=_body(SearchRequest), tags=["look-ups"])
@@ -188,6 +191,7 @@ def _add_lookups(api: FastAPI, service: LinkingService) -> None:
             raise DeepEdError("Give titles, a text or a name to search for.")
 
         def find() -> SearchReply:
+            lookup = service.lookup
             related = lookup.related(asked.titles, asked.text, count=asked.count) if is_mix else []
             alike = lookup.resembling(asked.name, count=asked.count) if asked.name else []
             return SearchReply.model_validate({"related": map(asdict, related), "resembling": map(asdict, alike)})
@@ -196,26 +200,27 @@ def _add_lookups(api: FastAPI, service: LinkingService) -> None:
 
 
 def _add_checks(api: FastAPI, service: LinkingService) -> None:
-    health = Health(status="ok", entities=len(service.lookup.catalogue), version=Version(**service.version))
+    def health() -> Health:
+        return Health(status="ok", entities=len(service.lookup.catalogue), version=Version(**service.version))
 
     @api.head("/healthz", include_in_schema=False)
     @api.get("/healthz", tags=["operation"])
     async def healthz() -> Health:
         """Links a text whose answers are known. 503 if the answers differ."""
         await service.check_in_thread()
-        return health
+        return health()
 
     @api.head("/readyz", include_in_schema=False)
     @api.get("/readyz", tags=["operation"])
     async def readyz() -> Health:
         """The same. Also 503 while too much work is waiting."""
         await service.check_through_queue()
-        return health
+        return health()
 
     @api.get("/version", tags=["operation"])
     def version() -> Version:
         """Versions of the software, the model and the knowledge base. Every reply has them in its header Deeped-Version."""
-        return health.version
+        return Version(**service.version)
 
     @api.get("/metrics", response_class=PlainTextResponse, tags=["operation"])
     async def prometheus() -> str:

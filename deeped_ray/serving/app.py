@@ -25,14 +25,16 @@ class LinkerDeployment:
         from deeped_ray.serving import memory
         from deeped_ray.serving.service import LinkingService
 
-        self._token, self._service = read_token(args.token_file), LinkingService(args)
+        self._tokens = read_token(args.token_file), read_token(args.writers_token_file)
+        self._service = LinkingService(args)
         memory.settle()
         sys.setswitchinterval(memory.SWITCH_S)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         from deeped_ray.serving.api import create_api
 
-        return create_api(self._service, token=self._token)
+        token, writers_token = self._tokens
+        return create_api(self._service, token=token, writers_token=writers_token)
 
     async def check_health(self) -> None:
         """Ray Serve restarts a replica for which this raises."""

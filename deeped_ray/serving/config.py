@@ -42,6 +42,8 @@ class AppArgs(Settings):
     """how mentions are found: `deeped detect --help`"""
     token_file: str | None = Field(default=None, examples=["/run/secrets/deeped-token"])
     """clients then send Authorization: Bearer TOKEN"""
+    writers_token_file: str | None = Field(default=None, examples=["/run/secrets/deeped-writers-token"])
+    """clients that send this token may change entities; without it, nobody may"""
     max_batch_mentions: PositiveInt = 200
     """Linked at once, from all waiting requests: about 80 ms of work. A request with more is long: it runs in slices of 20
     ms, between the batches of short ones."""

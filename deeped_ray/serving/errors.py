@@ -12,6 +12,7 @@ from deeped_ray.serving.guard import SlowBodyError
 from deeped_ray.serving.schemas import Error
 from deeped_ray.serving.service import UnhealthyError
 from deeped_ray.serving.turns import DeadlineError, GoneError, TooLargeError
+from deeped_ray.storage.location import StorageError
 from deeped_ray.types import DeepEdError
 
 RETRY_AFTER_S = 1
@@ -34,6 +35,7 @@ def add_errors(api: FastAPI) -> None:
     api.add_exception_handler(TooLargeError, lambda _, error: _refusal(413, str(error)))
     api.add_exception_handler(SlowBodyError, _slow_body)
     api.add_exception_handler(DeepEdError, lambda _, error: _refusal(422, str(error)))
+    api.add_exception_handler(StorageError, _storage_away)
     api.add_exception_handler(UnhealthyError, lambda _, error: _refusal(503, str(error)))
     api.add_exception_handler(OverloadedError, _overloaded)
     api.add_exception_handler(
@@ -65,6 +67,10 @@ def _printable(where: tuple[int | str, ...]) -> list[int | str]:
 
 async def _slow_body(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 408, {"Connection": "close"})
+
+
+async def _storage_away(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": f"Nothing was changed. {error}"}, 503, {"Retry-After": str(RETRY_AFTER_S)})
 
 
 async def _overloaded(_: Request, __: Exception) -> JSONResponse:

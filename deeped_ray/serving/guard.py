@@ -20,6 +20,8 @@ from deeped_ray.types import DeepEdError
 OnRequest = Callable[[str, int, float], None]
 OPEN = ("/healthz", "/readyz", "/page/", "/docs", "/openapi.json")
 """Answered without a token, like the page itself: probes have none, and the page has to ask its user for one."""
+WRITTEN = "/entities"
+"""What clients may change, with the writers' token."""
 CLIENT_GONE = 499
 BODY_GRACE_S = 5.0
 BODY_BYTES_PER_S = 100_000
@@ -37,9 +39,17 @@ class Guard:
     """An ASGI middleware."""
 
     def __init__(
-        self, app: ASGIApp, *, max_body_bytes: int, token: str | None, version: str, on_request: OnRequest
+        self,
+        app: ASGIApp,
+        *,
+        max_body_bytes: int,
+        token: str | None,
+        writers_token: str | None,
+        version: Callable[[], str],
+        on_request: OnRequest,
     ) -> None:
-        self._app, self._max_body_bytes, self._token = app, max_body_bytes, token
+        self._app, self._max_body_bytes = app, max_body_bytes
+        self._token, self._writers_token = token, writers_token
         self._version, self._on_request = version, on_request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,12 +62,12 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                headers["Deeped-Version"] = self._version
+                headers["Deeped-Version"] = self._version()
                 headers["X-Content-Type-Options"] = "nosniff"
             await send(message)
 
         try:
-            app = _NO_BODY if _has_misplaced_body(scope) else self._app if self._is_allowed(scope) else _NO_TOKEN
+            app = _NO_BODY if _has_misplaced_body(scope) else self._refusal(scope) or self._app
             await app(scope, _limited(receive, self._max_body_bytes), send_marked)
         except ClientDisconnect:
             status = CLIENT_GONE
@@ -72,17 +82,31 @@ class Guard:
             route = getattr(scope.get("route"), "path", "none")  # not the path, which can be anything
             self._on_request(route, status, time.perf_counter() - start)
 
-    def _is_allowed(self, scope: Scope) -> bool:
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        """Whoever may write may read too."""
         path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
         is_reading = scope["method"] in ("GET", "HEAD")
-        if self._token is None or (is_reading and (path == "/" or path.startswith(OPEN))):
-            return True
         scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
-        return hmac.compare_digest(given.encode(), self._token.encode()) and scheme.lower() == "bearer"
+        is_reader, is_writer = (
+            token is not None and hmac.compare_digest(given.encode(), token.encode()) and scheme.lower() == "bearer"
+            for token in (self._token, self._writers_token)
+        )
+        if not is_reading and (path == WRITTEN or path.startswith(f"{WRITTEN}/")):
+            if is_writer:
+                return None
+            return _NO_TOKEN if self._writers_token and not is_reader else _NO_WRITING
+        is_open = self._token is None or (is_reading and (path == "/" or path.startswith(OPEN)))
+        return None if is_open or is_reader or is_writer else _NO_TOKEN
 
 
 _NO_TOKEN = JSONResponse(
     {"detail": "Send the API token as Authorization: Bearer TOKEN."}, 401, {"WWW-Authenticate": "Bearer"}
+)
+
+
+_NO_WRITING = JSONResponse(
+    {"detail": "Changing entities takes the writers' token, which this server may not have: see `writers_token_file`."},
+    403,
 )
 
 

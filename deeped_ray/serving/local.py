@@ -27,6 +27,7 @@ def deploy(
     *,
     port: int | None = None,
     token_file: str | None = None,
+    writers_token_file: str | None = None,
     say: Callable[[str], None] = lambda _: None,
     **deployment: Any,
 ) -> str:
@@ -36,6 +37,7 @@ def deploy(
     """
     port = port or free_ports(1)[0]
     serve, url = serve_of(ray), f"http://127.0.0.1:{port}"
-    deploy_to(serve, local_config(port, {"kb": str(kb), "token_file": token_file}, **deployment), say=say)
+    args = {"kb": str(kb), "token_file": token_file, "writers_token_file": writers_token_file}
+    deploy_to(serve, local_config(port, args, **deployment), say=say)
     wait_until_healthy(serve, url, is_here=True)
     return url

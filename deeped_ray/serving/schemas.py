@@ -157,12 +157,14 @@ class LinkedMention(BaseModel):
 
 
 class Version(BaseModel):
-    """What made an answer: the software, the kind of model, the ids of the trained linker and of the corpus."""
+    """What made an answer: the software, the kind of model, the ids of the trained linker and of the corpus, and how many
+    changes to entities it knows, with a checksum of them."""
 
     deeped_ray: str
     model: str
     linker: str | None
     knowledge_base: str
+    changes: str
 
 
 class LinkResponse(BaseModel):

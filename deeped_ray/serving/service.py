@@ -20,9 +20,11 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.answers import Answers
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.live import Live
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.serving.batcher import Batcher
+from deeped_ray.serving.changes import follow
 from deeped_ray.serving.config import AppArgs
 from deeped_ray.serving.memory import collect_when_idle
 from deeped_ray.serving.metrics import Metrics
@@ -47,16 +49,19 @@ class UnhealthyError(Exception):
 
 
 class LinkingService:
-    """Opens everything when it starts: a knowledge base that changes on disk changes no answer until the next start."""
+    """Opens all parts when it starts: those that are made later change no answer until the next start.
+
+    Changes to single entities (`linking.live`) are followed at once.
+    """
 
     def __init__(self, args: AppArgs) -> None:
         base = KnowledgeBase(args.kb)
-        self.linker = Linker.open(base, args.model, detection=DetectionConfig(**args.detection))
-        self.lookup = Lookup(base).open_all()
+        self._first = Linker.open(base, args.model, detection=DetectionConfig(**args.detection))
+        self.live = Live(base, self._first, Lookup(base).open_all())
         self.metrics = Metrics()
-        self._replies = Replies(self.linker, max_mb=args.max_reply_mb)
+        self._replies = Replies(self._first, max_mb=args.max_reply_mb)
         self._deadline_s = args.deadline_s
-        self.version: dict[str, Any] = {
+        self._version: dict[str, Any] = {
             "deeped_ray": __version__,
             "model": args.model,
             "linker": None if args.model == "prior" else base.open("linker").id,
@@ -72,6 +77,20 @@ class LinkingService:
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="check")
         self._known = self._choose_known()
         self._expected = self._answers_to(self._known)
+        self.live.poll()
+
+    @property
+    def linker(self) -> Linker:
+        """With all changes so far."""
+        return self.live.linker
+
+    @property
+    def lookup(self) -> Lookup:
+        return self.live.lookup
+
+    @property
+    def version(self) -> dict[str, Any]:
+        return {**self._version, "changes": self.live.changes.version}
 
     async def answer(self, read: Reader, body: bytes) -> bytes:
         """The body of the reply. Raises OverloadedError if too much work is waiting."""
@@ -93,30 +112,33 @@ class LinkingService:
 
     async def watch(self) -> None:
         """End this process if it hangs, and let it look for garbage while it has little to do."""
-        await asyncio.gather(watch(self._batcher.turns), collect_when_idle(lambda: self._batcher.is_long_under_way))
+        await asyncio.gather(
+            watch(self._batcher.turns), collect_when_idle(lambda: self._batcher.is_long_under_way), follow(self.live)
+        )
 
     # -- in the threads of the queue
 
     def _run(self, requests: Sequence[Request], pause: Pause) -> list[bytes | Exception]:
         """The replies to some requests, whose texts are linked together."""
-        found = [self._find_mentions(request, pause) for request in requests]
+        linker = self.linker  # the same for the whole batch
+        found = [self._find_mentions(request, linker, pause) for request in requests]
         works = [each for each in found if not isinstance(each, Exception)]
         documents = [document for _, each in works for document in each]
         self.metrics.batch(sum(len(document.mentions) for document in documents))
         explain = any(text.explain for work, _ in works for text in work.texts)
-        linked = iter(self.linker.link_batch(documents, explain=explain, pause=pause))
+        linked = iter(linker.link_batch(documents, explain=explain, pause=pause))
         return [
             each if isinstance(each, Exception) else self._reply(each[0], [next(linked) for _ in each[1]], pause)
             for each in found
         ]
 
-    def _find_mentions(self, request: Request, pause: Pause) -> tuple[Work, list[Document]] | Exception:
+    def _find_mentions(self, request: Request, linker: Linker, pause: Pause) -> tuple[Work, list[Document]] | Exception:
         """The texts with their mentions, or what is wrong with them: the other requests of the batch go on."""
         try:
             work = request(pause)
             pause(self._replies.sampler.detection_s(work.texts, pause))
             documents = [
-                self.linker.document(each.text, each.spans, mentions=each.mentions, pause=pause) for each in work.texts
+                linker.document(each.text, each.spans, mentions=each.mentions, pause=pause) for each in work.texts
             ]
             num_mentions = sum(len(document.mentions) for document in documents)
             check_limit(num_mentions, "mentions", limit=MAX_MENTIONS)
@@ -166,6 +188,7 @@ class LinkingService:
         """Mentions and their best candidates: first those found in the text, then the names in it as given spans."""
         ends = list(itertools.accumulate(len(name) + 2 for name in text.split(", ")))
         names = [(end - 2 - len(name), end - 2) for name, end in zip(text.split(", "), ends, strict=True)]
-        documents = [self.linker.document(text), self.linker.document(text, names)]
-        found = [each for predictions in self.linker.link_batch(documents) for each in predictions]
+        # by the parts alone: a change may rightly change these answers
+        documents = [self._first.document(text), self._first.document(text, names)]
+        found = [each for predictions in self._first.link_batch(documents) for each in predictions]
         return [(each.surface, each.candidates[0].title if each.candidates else None) for each in found]

@@ -1,0 +1,95 @@
+"""What changes to single entities cost: linking with 10,000 of them against without any, and the time of one change.
+
+Documents are texts whose mentions are found first. Added entities have names that no text has, as most have for most texts.
+Rounds alternate, in processor time. The knowledge base is copied: nothing is left in it.
+
+python benchmarks/changes.py --kb KB --changes 10000
+"""
+
+import resource
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from _harness import alternate, finish, parser_of, speeds
+
+from deeped_ray.evaluation.datasets import SPECS, read_dataset
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.changes import Change
+from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.live import Live
+from deeped_ray.linking.lookup import Lookup
+
+DESCRIPTION = "A product of steel and wood for teams on the ice, sold in boxes of twelve, repaired by the workshop."
+
+
+def change(number: int) -> Change:
+    name = f"Norrby Item{number}"
+    return Change(f"P{number}", {"title": name, "aliases": [f"Item{number}"], "description": DESCRIPTION})
+
+
+def memory_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--kb", type=Path, default=Path("kb/mini"), help="knowledge base (default: kb/mini)")
+    parser.add_argument("--dataset", default="mini:test", help=f"{SPECS} (default: mini:test)")
+    parser.add_argument("--changes", type=int, default=10_000, metavar="N", help="entities to add (default: 10,000)")
+    parser.add_argument("--rounds", type=int, default=7, metavar="N", help="alternating rounds (default: 7)")
+    args = parser.parse_args()
+    texts = [document.text for document in read_dataset(args.dataset)][:100]
+    with tempfile.TemporaryDirectory() as folder:
+        # links, so that a large knowledge base is not copied byte by byte; changes go into a folder of its own
+        shutil.copytree(args.kb, f"{folder}/kb", copy_function=_link, ignore=shutil.ignore_patterns("changes", ".*"))
+        kb = KnowledgeBase(f"{folder}/kb")
+        base = Linker.open(kb)
+        live = Live(kb, base, Lookup(kb).open_all())
+        base.link_batch([base.document(text) for text in texts])
+        before = memory_mib()
+        start = time.perf_counter()
+        live.write([change(number) for number in range(args.changes)])
+        all_s = time.perf_counter() - start
+        more = memory_mib() - before
+        one_s = []
+        for number in range(20):
+            start = time.perf_counter()
+            live.write([change(args.changes + number)])
+            one_s.append(time.perf_counter() - start)
+        linker = live.linker
+        same = [base.link_batch([base.document(text)]) == linker.link_batch([linker.document(text)]) for text in texts]
+        print(f"{sum(same)} of {len(same)} texts get the same answers")
+        print(f"{args.changes:,} changes in one call: {all_s:.2f} s, {more:.0f} MiB more memory at peak")
+        print(f"one more change: {1000 * statistics.median(one_s):.0f} ms (longest {1000 * max(one_s):.0f})")
+        taken = alternate(
+            lambda: linker.link_batch([linker.document(text) for text in texts]),
+            lambda: base.link_batch([base.document(text) for text in texts]),
+            rounds=args.rounds,
+            clock=time.process_time,
+        )
+        ours, baseline = (speeds(len(texts), each) for each in taken)
+        finish(
+            args,
+            claim=f"Linking raw texts with {args.changes:,} changes.",
+            unit="documents",
+            ours=ours,
+            baseline=baseline,
+            baseline_name="without changes",
+            all_s=all_s,
+            one_s=one_s,
+            more_mib=more,
+        )
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        Path(target).hardlink_to(source)
+    except OSError:
+        shutil.copy(source, target)
+
+
+if __name__ == "__main__":
+    main()

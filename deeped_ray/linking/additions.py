@@ -1,0 +1,214 @@
+"""What changes to a running knowledge base make of its linker: entities more, names more, entities less.
+
+The parts stay as they are, mapped and shared. Added entities are numbered after those of the catalogue, and their few rows
+are held in memory. An `Additions` never changes: a new one is made of each change, and replaces the other between two
+batches. Documents without a name of an added or changed entity get the same answers as before, to the byte.
+
+An entity that the knowledge base has keeps its vector and its names; a change adds names and an address to it. Its new
+description counts when `deeped compact` has folded the changes into the parts.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from deeped_ray.corpus.catalogue import Catalogue
+from deeped_ray.corpus.entity_files import OwnEntity, page_id_of
+from deeped_ray.corpus.priors import TITLE_COUNT, Match, MentionTable, PriorCandidate
+from deeped_ray.corpus.teaching import is_whole
+from deeped_ray.linking.detection import Detector, SpacyDetector, Span
+from deeped_ray.linking.encoding import Floats, Ints
+from deeped_ray.linking.pace import Pause, no_pause
+from deeped_ray.text import STOP_WORDS, UNSPACED, bare_title, normalize_mention, normalize_title, words_of
+from deeped_ray.types import Mentions
+
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+
+
+@dataclass(frozen=True)
+class Additions:
+    """Everything that the changes say, looked up by name."""
+
+    entities: Sequence[OwnEntity] = ()
+    """Those that the knowledge base lacks; the first is numbered `first_id`."""
+    vectors: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    first_id: int = 0
+    names: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """Mention -> entity -> count."""
+    folded: Mapping[str, str] = field(default_factory=dict)
+    """Lower-cased mention -> mention."""
+    ids: Mapping[str, int] = field(default_factory=dict)
+    """Titles and ids of added and changed entities."""
+    urls: Mapping[str, str] = field(default_factory=dict)
+    removed: frozenset[int] = frozenset()
+    """Entities of the knowledge base that are taken off."""
+
+    @classmethod
+    def of(
+        cls, entities: Sequence[OwnEntity], removed: Sequence[str], catalogue: Catalogue, vectors: Mapping[str, Floats]
+    ) -> "Additions":
+        """`vectors` has those of entities that the catalogue lacks, by title."""
+        first_id, added = len(catalogue), list[OwnEntity]()
+        names: dict[str, dict[int, float]] = {}
+        ids: dict[str, int] = {}
+        for each in entities:
+            known = catalogue.find(each.title)
+            if known is None:
+                known = first_id + len(added)
+                added.append(each)
+                _add(names, each.title, known, TITLE_COUNT)
+                _add(names, bare_title(each.title), known, TITLE_COUNT)
+            for name, count in each.aliases:
+                _add(names, name, known, count)
+            ids |= dict.fromkeys(filter(None, (each.title, each.id)), known)
+        gone = (catalogue.find(title) for title in removed)
+        return cls(
+            entities=added,
+            vectors=np.stack([vectors[each.title] for each in added]) if added else np.zeros((0, 0), np.float32),
+            first_id=first_id,
+            names=names,
+            folded={name.lower(): name for name in names},
+            ids=ids,
+            urls={each.title: each.url for each in entities if each.url},
+            removed=frozenset(each for each in gone if each is not None),
+        )
+
+    def find(self, surface: str) -> Mapping[int, float]:
+        """Entities that a surface names, with counts: as it stands, or in other case."""
+        mention = normalize_mention(surface)
+        found = self.names.get(mention)
+        if found is None:
+            found = self.names.get(self.folded.get(mention.lower(), ""), {})
+        return found
+
+    def is_removed(self, entities: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        return np.isin(entities, [*self.removed])
+
+
+def _add(names: dict[str, dict[int, float]], name: str, entity: int, count: float) -> None:
+    if name := normalize_mention(name):
+        counts = names.setdefault(name, {})
+        counts[entity] = max(counts.get(entity, 0.0), count)
+
+
+class LiveMentions(MentionTable):
+    """A mention table with names more and entities less. Counts compete: p(e|m) is the share of all of them."""
+
+    def __init__(self, base: MentionTable, additions: Additions) -> None:
+        self.__dict__.update(base.__dict__)
+        self._base, self._additions = base, additions
+
+    def match(self, surface: str) -> Match:
+        found = self._base.match(surface)
+        added = self._additions.find(surface) if len(surface) <= 1000 else {}
+        is_less = any(each.entity_id in self._additions.removed for each in found.candidates)
+        if not added and not is_less:
+            return found
+        candidates = _merged(
+            [each for each in found.candidates if each.entity_id not in self._additions.removed], added
+        )
+        mention, rule = (found.mention, found.rule) if found.mention else (normalize_mention(surface), "exact")
+        return Match(mention, rule, candidates) if candidates else Match("", "unknown", [])
+
+
+def _merged(own: Sequence[PriorCandidate], added: Mapping[int, float]) -> list[PriorCandidate]:
+    """The candidates of both, each source with the weight of its counts."""
+    counted, extra = sum(each.support for each in own), sum(added.values())
+    left, total = sum(each.prior for each in own) or 1.0, (counted + extra) or 1.0
+    merged = {
+        each.entity_id: PriorCandidate(each.entity_id, each.prior / left * counted / total, each.support)
+        for each in own
+    }
+    for entity, count in added.items():
+        held = merged.get(entity, PriorCandidate(entity, 0.0, 0.0))
+        merged[entity] = PriorCandidate(entity, held.prior + count / total, held.support + count)
+    return sorted(merged.values(), key=lambda each: (-each.prior, each.entity_id))
+
+
+class LiveCatalogue(Catalogue):
+    """A catalogue with entities more and less."""
+
+    def __init__(self, base: Catalogue, additions: Additions) -> None:
+        self.__dict__.update(base.__dict__)
+        self._base, self._additions = base, additions
+        added = additions.entities
+        zeros = np.zeros(len(added), np.int64)
+        self.page_ids = np.append(base.page_ids, np.array([page_id_of(each.title) for each in added], np.int64))
+        self.num_links, self.num_words = np.append(base.num_links, zeros), np.append(base.num_words, zeros)
+        self.is_person = np.append(base.is_person, np.array([each.is_person for each in added], bool))
+
+    def __len__(self) -> int:
+        return len(self._base) + len(self._additions.entities)
+
+    def title(self, entity_id: int) -> str:
+        own = self._additions.first_id
+        return self._base.title(entity_id) if entity_id < own else self._additions.entities[entity_id - own].title
+
+    def titles(self, entity_ids: Ints) -> list[str]:
+        if not len(entity_ids) or entity_ids.max() < self._additions.first_id:
+            return self._base.titles(entity_ids)
+        return [self.title(entity_id) for entity_id in entity_ids.tolist()]
+
+    def url(self, title: str) -> str:
+        return self._additions.urls.get(title) or self._base.url(title)
+
+    def find(self, title: str) -> int | None:
+        found = self._additions.ids.get(normalize_title(title))
+        found = self._base.find(title) if found is None else found
+        return None if found in self._additions.removed else found
+
+
+class LiveDetector:
+    """Finds the names of added and changed entities too, as they are written, where no longer mention stands."""
+
+    def __init__(self, base: Detector | SpacyDetector, additions: Additions) -> None:
+        self._base, self.config = base, base.config
+        self._names: dict[str, list[str]] = {}
+        self._unspaced: list[str] = []
+        for name in additions.names:
+            words = words_of(name)
+            # what is made of stop words alone stands everywhere: it is linked only where a span says that it is a mention
+            if not words or all(word.lower() in STOP_WORDS for word in words):
+                continue
+            if _UNSPACED.match(words[0]):
+                self._unspaced.append(name)
+            else:
+                self._names.setdefault(words[0], []).append(name)
+        for names in self._names.values():
+            names.sort(key=lambda name: (-len(name), name))
+
+    def spans(self, text: str, pause: Pause = no_pause, *, mentions: Mentions | None = None) -> list[Span]:
+        found = self._base.spans(text, pause, mentions=mentions)
+        added = list(self._added(text))
+        return _without_overlap([*found, *added]) if added else found
+
+    def _added(self, text: str) -> Iterator[Span]:
+        for word in self._names.keys() & {*words_of(text)}:
+            start = text.find(word)
+            while start >= 0:
+                end = next((start + len(name) for name in self._names[word] if _stands(text, start, name)), None)
+                if end is not None:
+                    yield start, end
+                start = text.find(word, start + len(word))
+        for name in self._unspaced:
+            start = text.find(name)
+            while start >= 0:
+                yield start, start + len(name)
+                start = text.find(name, start + len(name))
+
+
+def _stands(text: str, start: int, name: str) -> bool:
+    return text.startswith(name, start) and is_whole(text, start, start + len(name))
+
+
+def _without_overlap(spans: Sequence[Span]) -> list[Span]:
+    """The longest first; of equals, the first."""
+    kept: list[Span] = []
+    taken: set[int] = set()
+    for start, end in sorted(set(spans), key=lambda span: (span[0] - span[1], span[0])):
+        if taken.isdisjoint(range(start, end)):
+            taken.update(range(start, end))
+            kept.append((start, end))
+    return sorted(kept)

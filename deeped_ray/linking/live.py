@@ -1,0 +1,147 @@
+"""A linker and look-ups that follow the changes to their knowledge base (`knowledge.changes`, `additions`).
+
+`Live.poll` reads what others have changed, `Live.write` makes changes itself. Both end with a new `linker` and `lookup`,
+copies of the first ones with other tables of entities and names. Who works with the old ones may finish.
+"""
+
+import copy
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+
+from deeped_ray.corpus.entity_files import OwnEntity, entity_of
+from deeped_ray.corpus.folded import Folded
+from deeped_ray.embeddings.unseen import TextEmbedder
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.changes import Change, ChangeLog, Changes, Recorded
+from deeped_ray.linking.additions import Additions, LiveCatalogue, LiveDetector, LiveMentions
+from deeped_ray.linking.encoding import Floats
+from deeped_ray.linking.folded import Folding
+from deeped_ray.linking.inputs import LinkerInputs
+from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.lookup import Lookup
+from deeped_ray.linking.retrieval import Kept
+from deeped_ray.text import normalize_title
+
+
+class Live:
+    """Threads may share it."""
+
+    def __init__(self, kb: KnowledgeBase, linker: Linker, lookup: Lookup) -> None:
+        self._first = (linker, lookup)
+        self.linker, self.lookup = linker, lookup
+        self.changes, self._log = Changes(), ChangeLog(kb.location)
+        self._folded = frozenset(Folded.read(kb.open("corpus")).files)
+        self._kb = kb
+        self._embedder: TextEmbedder | None = None
+        self._parsed: dict[str, tuple[Recorded, OwnEntity]] = {}
+        self._vectors: dict[str, tuple[OwnEntity, Floats]] = {}
+        self._lock = threading.Lock()
+
+    def poll(self) -> bool:
+        """Read what others have changed; returns whether there was anything."""
+        with self._lock:
+            return self._apply(self._log.read_new())
+
+    def write(self, changes: Sequence[Change]) -> list[Recorded]:
+        """Make changes: durable and applied here when this returns."""
+        with self._lock:
+            recorded = self._log.append(changes)
+            self._apply(recorded)
+            return recorded
+
+    def _apply(self, recorded: Sequence[Recorded]) -> bool:
+        new = [each for each in recorded if each.file not in self._folded]
+        if not new:
+            return False
+        self.changes.apply(new)
+        entities, removed = self._resolved()
+        additions = Additions.of(entities, removed, self._first[1].catalogue, self._embedded(entities))
+        self.linker, self.lookup = _live_linker(self._first[0], additions), _live_lookup(self._first[1], additions)
+        return True
+
+    def _resolved(self) -> tuple[list[OwnEntity], list[str]]:
+        """What holds now. What was looked at before is not looked at again."""
+        parsed = {id(each): entity for each, entity in self._parsed.values()}
+        found = [(each, parsed.get(id(each)) or parse(each)) for each in in_order(self.changes)]
+        self._parsed = {each.change.id: (each, entity) for each, entity in found if entity is not None}
+        # of two ids with one title, the later change has it
+        titled = {entity.title: entity for _, entity in found if entity is not None}
+        return [*titled.values()], [normalize_title(each.change.id) for each, entity in found if entity is None]
+
+    def _embedded(self, entities: Sequence[OwnEntity]) -> dict[str, Floats]:
+        """Vectors of entities that the catalogue lacks. What has not changed is not embedded again."""
+        catalogue, held = self._first[1].catalogue, self._vectors
+        lacking = [each for each in entities if catalogue.find(each.title) is None]
+        new = [each for each in lacking if each.title not in held or held[each.title][0] is not each]
+        if new:
+            self._embedder = self._embedder or TextEmbedder(self._kb)
+            made = self._embedder.embed_all([(each.title, text_of(each)) for each in new])
+            held |= {each.title: (each, vector) for each, vector in zip(new, made, strict=True)}
+        self._vectors = {each.title: held[each.title] for each in lacking}
+        return {title: vector for title, (_, vector) in self._vectors.items()}
+
+
+def in_order(changes: Changes) -> list[Recorded]:
+    return sorted(changes.latest.values(), key=lambda each: (each.file, each.change.id))
+
+
+def parse(recorded: Recorded) -> OwnEntity | None:
+    """The entity of a change; None if it is taken off."""
+    given = recorded.change
+    if given.entity is None:
+        return None
+    return entity_of({"id": given.id, **given.entity}, where=f"{recorded.file}, {given.id}")
+
+
+def text_of(entity: OwnEntity) -> str:
+    return "\n".join([entity.description, *(example.text for example in entity.examples)])
+
+
+class LiveInputs(LinkerInputs):
+    """Inputs with entities more and less."""
+
+    def __init__(self, base: LinkerInputs, additions: Additions) -> None:
+        self.__dict__.update(base.__dict__)
+        self._additions = additions
+        self.mentions = LiveMentions(base.mentions, additions)
+        self.catalogue = LiveCatalogue(base.catalogue, additions)
+        if base.config.retrieves or "entity_vectors" in base.__dict__:
+            vectors = base.entity_vectors
+            self.entity_vectors = np.concatenate([vectors, additions.vectors]) if len(additions.vectors) else vectors
+        if base.config.retrieves:
+            self.retriever = copy.copy(base.retriever)
+            self.retriever._catalogue, self.retriever._vectors = self.catalogue, self.entity_vectors
+
+    def _retrieve(self, *arguments: object) -> Kept:
+        kept = super()._retrieve(*arguments)  # type: ignore[arg-type]
+        is_kept = ~self._additions.is_removed(kept.entity)
+        if is_kept.all():
+            return kept
+        mention = np.repeat(np.arange(len(kept.counts)), kept.counts)[is_kept]
+        return Kept(
+            np.bincount(mention, minlength=len(kept.counts)),
+            kept.entity[is_kept],
+            kept.prior[is_kept],
+            kept.evidence[is_kept],
+            kept.sources[is_kept],
+        )
+
+
+def _live_linker(base: Linker, additions: Additions) -> Linker:
+    linker = copy.copy(base)
+    linker.inputs = LiveInputs(base.inputs, additions)
+    linker.__dict__["detector"] = LiveDetector(base.detector, additions)
+    if base.model is not None:
+        linker.__dict__["_folding"] = Folding(linker.inputs.entity_vectors, base._folding.times_words)
+    return linker
+
+
+def _live_lookup(base: Lookup, additions: Additions) -> Lookup:
+    lookup = copy.copy(base)
+    vectors = base._vectors
+    lookup.__dict__["catalogue"] = LiveCatalogue(base.catalogue, additions)
+    lookup.__dict__["_mentions"] = LiveMentions(base._mentions, additions)
+    lookup.__dict__["_vectors"] = np.concatenate([vectors, additions.vectors]) if len(additions.vectors) else vectors
+    return lookup

@@ -9,10 +9,12 @@ Servers that run keep the parts and changes that they have. After a restart they
 same command goes on. The files of changes are removed last; parts know which of them they hold, so none counts twice.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.embeddings.words import Words, write_words
 from deeped_ray.knowledge.base import KnowledgeBase
@@ -40,7 +42,7 @@ def compact(kb: KnowledgeBase) -> dict[str, Any]:
     _, configs = resolve(read_config(kb.location / "manifest.json"))
     corpus, vectors, index, _, _ = STAGES
     kb.settings = {corpus.section: plain(configs[corpus.section])}
-    build_corpus(kb, configs[corpus.section].corpus, changes=in_order(changes))
+    build_corpus(kb, _as_before(kb, configs[corpus.section].corpus), changes=in_order(changes))
     _keep_words(kb, words)
     for stage in (vectors, index):
         _run(kb, stage, configs)
@@ -50,6 +52,15 @@ def compact(kb: KnowledgeBase) -> dict[str, Any]:
     log.remove(sorted(changes.files))
     made = [name for name, record in kb.manifest()["parts"].items() if before[name]["id"] != record["id"]]
     return {"changes": len(changes.files), "entities": len(changes.latest), "made": made}
+
+
+def _as_before(kb: KnowledgeBase, config: CorpusConfig) -> CorpusConfig:
+    """With the settings that the corpus was really made with."""
+    before = kb.last("corpus")
+    made_with = before.config if before else {}
+    names = ("min_word_count", "link_window", "min_links_without_page", "merge_priors")
+    teaching = ("teaching_links", "max_teaching_share")
+    return replace(config, **{name: made_with[name] for name in (*names, *teaching) if name in made_with})
 
 
 def _run(kb: KnowledgeBase, stage: Stage, configs: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ copies of the first ones with other tables of entities and names. Who works with
 """
 
 import copy
+import logging
 import threading
 from collections.abc import Sequence
 
@@ -20,9 +21,14 @@ from deeped_ray.linking.encoding import Floats
 from deeped_ray.linking.folded import Folding
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import Linker
-from deeped_ray.linking.lookup import Lookup
-from deeped_ray.linking.retrieval import Kept
+from deeped_ray.linking.lookup import Lookup, NamedEntity, RelatedEntity
+from deeped_ray.linking.retrieval import Kept, Retriever
 from deeped_ray.text import normalize_title
+from deeped_ray.types import DeepEdError
+
+MOST_MORE = 1000
+"""Neighbours that are looked at beyond those asked for, in place of entities that were taken off."""
+_log = logging.getLogger(__name__)
 
 
 class Live:
@@ -58,17 +64,17 @@ class Live:
         self.changes.apply(new)
         entities, removed = self._resolved()
         additions = Additions.of(entities, removed, self._first[1].catalogue, self._embedded(entities))
-        self.linker, self.lookup = _live_linker(self._first[0], additions), _live_lookup(self._first[1], additions)
+        self.linker, self.lookup = _live_linker(self._first[0], additions), LiveLookup(self._first[1], additions)
         return True
 
     def _resolved(self) -> tuple[list[OwnEntity], list[str]]:
         """What holds now. What was looked at before is not looked at again."""
         parsed = {id(each): entity for each, entity in self._parsed.values()}
-        found = [(each, parsed.get(id(each)) or parse(each)) for each in in_order(self.changes)]
+        found = [(each, parsed.get(id(each)) or _parse(each)) for each in in_order(self.changes)]
         self._parsed = {each.change.id: (each, entity) for each, entity in found if entity is not None}
         # of two ids with one title, the later change has it
         titled = {entity.title: entity for _, entity in found if entity is not None}
-        return [*titled.values()], [normalize_title(each.change.id) for each, entity in found if entity is None]
+        return [*titled.values()], [normalize_title(each.change.id) for each, _ in found if each.change.entity is None]
 
     def _embedded(self, entities: Sequence[OwnEntity]) -> dict[str, Floats]:
         """Vectors of entities that the catalogue lacks. What has not changed is not embedded again."""
@@ -87,12 +93,14 @@ def in_order(changes: Changes) -> list[Recorded]:
     return sorted(changes.latest.values(), key=lambda each: (each.file, each.change.id))
 
 
-def parse(recorded: Recorded) -> OwnEntity | None:
-    """The entity of a change; None if it is taken off."""
+def _parse(recorded: Recorded) -> OwnEntity | None:
+    """The entity of a change; None if it is taken off, or if it was written by somebody who did not check it."""
     given = recorded.change
-    if given.entity is None:
+    try:
+        return entity_of({"id": given.id, **given.entity}, where=recorded.file) if given.entity is not None else None
+    except DeepEdError as error:
+        _log.warning("left out a change: %s", error)
         return None
-    return entity_of({"id": given.id, **given.entity}, where=f"{recorded.file}, {given.id}")
 
 
 def text_of(entity: OwnEntity) -> str:
@@ -102,17 +110,24 @@ def text_of(entity: OwnEntity) -> str:
 class LiveInputs(LinkerInputs):
     """Inputs with entities more and less."""
 
-    def __init__(self, base: LinkerInputs, additions: Additions) -> None:
+    def __init__(self, base: LinkerInputs, additions: Additions, *, has_model: bool) -> None:
+        """The prior alone needs no vectors."""
         self.__dict__.update(base.__dict__)
         self._additions = additions
         self.mentions = LiveMentions(base.mentions, additions)
         self.catalogue = LiveCatalogue(base.catalogue, additions)
-        if base.config.retrieves or "entity_vectors" in base.__dict__:
-            vectors = base.entity_vectors
-            self.entity_vectors = np.concatenate([vectors, additions.vectors]) if len(additions.vectors) else vectors
-        if base.config.retrieves:
-            self.retriever = copy.copy(base.retriever)
-            self.retriever._catalogue, self.retriever._vectors = self.catalogue, self.entity_vectors
+        if has_model:
+            self.entity_vectors = _longer(base.entity_vectors, additions)
+        if has_model and base.config.retrieves:
+            found = base.retriever
+            self.retriever = Retriever(
+                found.names,
+                found._index,
+                found._graph,
+                self.catalogue,
+                entity_vectors=self.entity_vectors,
+                link_vectors=found._link_vectors,
+            )
 
     def _retrieve(self, *arguments: object) -> Kept:
         kept = super()._retrieve(*arguments)  # type: ignore[arg-type]
@@ -131,17 +146,31 @@ class LiveInputs(LinkerInputs):
 
 def _live_linker(base: Linker, additions: Additions) -> Linker:
     linker = copy.copy(base)
-    linker.inputs = LiveInputs(base.inputs, additions)
+    linker.inputs = LiveInputs(base.inputs, additions, has_model=base.model is not None)
     linker.__dict__["detector"] = LiveDetector(base.detector, additions)
     if base.model is not None:
         linker.__dict__["_folding"] = Folding(linker.inputs.entity_vectors, base._folding.times_words)
     return linker
 
 
-def _live_lookup(base: Lookup, additions: Additions) -> Lookup:
-    lookup = copy.copy(base)
-    vectors = base._vectors
-    lookup.__dict__["catalogue"] = LiveCatalogue(base.catalogue, additions)
-    lookup.__dict__["_mentions"] = LiveMentions(base._mentions, additions)
-    lookup.__dict__["_vectors"] = np.concatenate([vectors, additions.vectors]) if len(additions.vectors) else vectors
-    return lookup
+class LiveLookup(Lookup):
+    """Look-ups with entities more and less."""
+
+    def __init__(self, base: Lookup, additions: Additions) -> None:
+        self.__dict__.update(base.__dict__)
+        self.__dict__["catalogue"] = LiveCatalogue(base.catalogue, additions)
+        self.__dict__["_mentions"] = LiveMentions(base._mentions, additions)
+        self.__dict__["_vectors"] = _longer(base._vectors, additions)
+        self._gone = frozenset(base.catalogue.title(each) for each in additions.removed)
+
+    def resembling(self, name: str, *, count: int = 10) -> list[NamedEntity]:
+        found = super().resembling(name, count=count + len(self._gone))
+        return [each for each in found if each.title not in self._gone][:count]
+
+    def related(self, titles: str | Sequence[str] = (), text: str = "", *, count: int = 10) -> list[RelatedEntity]:
+        found = super().related(titles, text, count=count + min(len(self._gone), MOST_MORE))
+        return [each for each in found if each.title not in self._gone][:count]
+
+
+def _longer(vectors: Floats, additions: Additions) -> Floats:
+    return np.concatenate([vectors, additions.vectors]) if len(additions.vectors) else vectors

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from deeped_ray.knowledge.changes import Change, ChangeLog, Changes, Recorded
-from deeped_ray.storage.location import Location
+from deeped_ray.storage.location import Location, StorageError, patience
 from deeped_ray.types import DeepEdError
-from tests.s3 import prefix
+from tests.s3 import S3, prefix
 
 
 def put(name: str, **entity: str) -> Change:
@@ -95,6 +95,16 @@ def test_what_a_killed_writer_left_half_written_is_not_read(tmp_path: Path) -> N
     log.append([put("A")])
     (tmp_path / "changes" / ".000000000002-aaaaaaaa.json.0123").write_text('{"time": "", "chan')
     assert [each.change.id for each in ChangeLog(Location(tmp_path)).read_new()] == ["A"]
+
+
+def test_while_s3_is_away_a_writer_hears_of_it_soon_and_nothing_is_written(s3: S3) -> None:
+    root = Location(prefix("changes"))
+    log = ChangeLog(root)
+    log.append([put("A")])
+    with s3.gone(), patience(0.5), pytest.raises(StorageError):
+        log.append([put("B")])
+    assert [each.change.id for each in ChangeLog(root).read_new()] == ["A"]
+    assert log.append([put("B")])[0].number == 2
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Folds the changes to single entities into the parts of a knowledge base, and forgets their files.
 
     pages, corpus       made again from the pages that are there, without the dump: names, counts and entities follow
-    words               the same vectors
+    words, wikidata     the same vectors, the same ids
     vectors, index      made again
     linker              the same: it depends on the vectors of words, and these have not changed
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
+from deeped_ray.corpus.wikidata import ids_by_title, keep_ids
 from deeped_ray.embeddings.words import Words, write_words
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.changes import ChangeLog, Changes
@@ -36,7 +37,7 @@ def compact(kb: KnowledgeBase) -> dict[str, Any]:
     if not changes.files:
         return {"changes": 0, "entities": 0, "made": []}
     before = kb.manifest()["parts"]
-    words, linker = kb.last("words"), kb.last("linker")
+    words, linker, ids = kb.last("words"), kb.last("linker"), ids_by_title(kb)
     if words is None:
         raise DeepEdError(f"No words part in {kb}. Build it first: deeped build.")
     _, configs = resolve(read_config(kb.location / "manifest.json"))
@@ -44,6 +45,8 @@ def compact(kb: KnowledgeBase) -> dict[str, Any]:
     kb.settings = {corpus.section: plain(configs[corpus.section])}
     build_corpus(kb, _as_before(kb, configs[corpus.section].corpus), changes=in_order(changes))
     _keep_words(kb, words)
+    if ids is not None:
+        keep_ids(kb, *ids)
     for stage in (vectors, index):
         _run(kb, stage, configs)
     if linker is not None:

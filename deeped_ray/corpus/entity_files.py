@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from deeped_ray.corpus.priors import MAX_SURFACE, TITLE_COUNT
 from deeped_ray.corpus.teaching import is_whole
+from deeped_ray.corpus.wikidata_ids import number_of
 from deeped_ray.knowledge.strings import hash64
 from deeped_ray.storage.compressed import READ_ERRORS, first_content, open_decompressed
 from deeped_ray.storage.location import Location
@@ -36,7 +37,6 @@ MAX_COUNT = 1e9
 FIRST_PAGE_ID = 2**52
 """Of entities from files: above those of any wiki, and still exact in JavaScript."""
 _URL = re.compile(r"(?:https?://|urn:)[^\s<>\"\\^`{|}]+", re.IGNORECASE)
-_WIKIDATA = re.compile(r"Q[1-9]\d{0,11}")
 _EXPECTED = 'expected {"title": ..., "aliases": [...], "description": ...}'
 
 
@@ -183,7 +183,7 @@ def entity_of(values: Any, *, where: str) -> OwnEntity:
     title = _title(written or own_id, where)
     if url and not _URL.fullmatch(url):
         raise DeepEdError(f"{where}: url is {url[:60]!r}, expected http://, https:// or urn:.")
-    if wikidata and not _WIKIDATA.fullmatch(wikidata):
+    if wikidata and number_of(wikidata) is None:
         raise DeepEdError(f"{where}: wikidata is {wikidata[:40]!r}, expected Q and a number, as in Q64.")
     known_as = normalize_title(own_id) if own_id else ""
     names = {name: TITLE_COUNT for name in map(normalize_mention, (written, own_id)) if name not in ("", title)}
@@ -200,7 +200,7 @@ def entity_of(values: Any, *, where: str) -> OwnEntity:
         description=description[:MAX_DESCRIPTION],
         examples=found,
         url=url,
-        wikidata=wikidata,
+        wikidata=f"Q{number_of(wikidata)}" if wikidata else "",
         is_person=text("type").lower() == "person",
         is_shortened=len(aliases) > MAX_ALIASES or len(examples) > MAX_EXAMPLES or len(description) > MAX_DESCRIPTION,
     )

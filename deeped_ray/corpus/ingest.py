@@ -241,7 +241,7 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
     with (work / "counts").fetched() as pieces:
         occurrences.join([pieces / f"occurrences-{partition:04d}" for partition in partitions], folder)
 
-    own_entities.join_urls(pages, folder)
+    own_entities.join_urls(pages, folder, Names(names), resolution.column("page_id"))
     folded.write(folder, with_rows=False)
     catalogue.write(folder, resolution, is_person=is_person, **cooccurrence.totals(folder, num_entities))
     total, external = _total(counted), _total(sourced)

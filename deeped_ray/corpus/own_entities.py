@@ -6,13 +6,18 @@ urls.*, urls.addresses.arrow      in the part `corpus`: titles that have an addr
 
 from collections.abc import Container, Sequence
 from pathlib import Path
+from urllib.parse import quote
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deeped_ray.corpus import priors
-from deeped_ray.corpus.entity_files import OwnEntity
+from deeped_ray.corpus.entity_files import FIRST_PAGE_ID, OwnEntity
 from deeped_ray.corpus.titles import Names
+from deeped_ray.corpus.wikidata_ids import number_of
+from deeped_ray.corpus.wikidump import OWN_ARTICLES
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import StringIndex, hash_order, read_mapped, write_mapped, write_strings
 from deeped_ray.storage.arrow import read_table
@@ -69,19 +74,43 @@ def alias_rows(file: Location, names: Names) -> pa.Table:
     return priors.rows(counts)
 
 
-def join_urls(pages: Part, folder: Path) -> None:
-    """The addresses of all entities that have one of their own. Without any, there is no file."""
+def join_urls(pages: Part, folder: Path, names: Names, page_ids: npt.NDArray[np.int64]) -> None:
+    """The addresses of all entities that no wiki has a page of, or that have one of their own. Without any, there is no file.
+
+    `page_ids` are those of entities 0, 1, ...
+    """
     found: dict[str, str] = {}
     for file in files_of(pages):
         table = file.reading(lambda source: read_table(source, columns=["title", "url"]))
-        rows = zip(table["title"].to_pylist(), table["url"].to_pylist(), strict=True)
-        found |= {title: url for title, url in rows if url}
+        titles = table["title"].to_pylist()
+        entities = names.find_all(titles)
+        is_elsewhere = (entities >= 0) & (page_ids[entities] < FIRST_PAGE_ID)
+        for title, url, has_page in zip(titles, table["url"].to_pylist(), is_elsewhere.tolist(), strict=True):
+            if url or not has_page:
+                found[title] = url or url_of(title)
     if found:
-        titles = [*found]
-        titles = [titles[place] for place in hash_order(titles).tolist()]
-        write_strings(folder, "urls", titles)
-        addresses = pa.array([found[title] for title in titles], pa.large_string())
+        ordered = [*found]
+        ordered = [ordered[place] for place in hash_order(ordered).tolist()]
+        write_strings(folder, "urls", ordered)
+        addresses = pa.array([found[title] for title in ordered], pa.large_string())
         write_mapped(folder / "urls.addresses.arrow", pa.table({"string": addresses}))
+
+
+def url_of(title: str) -> str:
+    """Of an entity that has no address."""
+    return OWN_ARTICLES + quote(title.replace(" ", "_"), safe="")
+
+
+def wikidata_of(pages: Part) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Titles and the numbers of their Wikidata ids, of entities that have one."""
+    titles, numbers = list[str](), list[int]()
+    for file in files_of(pages):
+        table = file.reading(lambda source: read_table(source, columns=["title", "wikidata"]))
+        for title, wikidata in zip(table["title"].to_pylist(), table["wikidata"].to_pylist(), strict=True):
+            if number := number_of(wikidata):
+                titles.append(title)
+                numbers.append(number)
+    return titles, np.array(numbers, np.int64)
 
 
 class Urls:

@@ -6,7 +6,7 @@ If it gives two articles the same id, the article with the lower page id keeps i
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from deeped_ray.corpus.catalogue import Catalogue
+from deeped_ray.corpus.own_entities import wikidata_of
 from deeped_ray.corpus.page_props import Ids, read_page_props
-from deeped_ray.corpus.wikidata_ids import number_of
+from deeped_ray.corpus.wikidata_ids import ids_part, number_of
 from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
 from deeped_ray.running.config import FLAG
 from deeped_ray.storage.arrow import NotPlainError, open_parquet
@@ -57,19 +58,47 @@ class WikidataConfig:
 
 def add_wikidata(kb: KnowledgeBase, config: WikidataConfig) -> dict[str, Any]:
     """Make the part, unless it is current; returns what it holds. Without a file there is nothing to do."""
-    file = Location(config.page_props or config.wikidata or "")
-    if not (config.page_props or config.wikidata):
+    given = config.page_props or config.wikidata
+    own = _own(kb)
+    if not given and not own[0]:
         return {}
-    identity = {"page_props" if config.page_props else "wikidata": fingerprint(file)}
+    file = Location(given or "")
+    identity = {"page_props" if config.page_props else "wikidata": fingerprint(file) if given else None}
     if not kb.is_current("wikidata", config=identity, parents=["corpus"]):
         with kb.write("wikidata", config=identity, parents=["corpus"]) as folder:
-            rows = read_page_props(file) if config.page_props else read_ids(file)
             found = _Found(Catalogue(kb.open("corpus")))
-            for keys, numbers in rows:
-                found.add(keys, numbers)
-            found.check(file)
+            if given:
+                for keys, numbers in read_page_props(file) if config.page_props else read_ids(file):
+                    found.add(keys, numbers)
+                found.check(file)
+            found.add(*own)
             found.write(folder)
     return kb.open("wikidata").summary()
+
+
+def _own(kb: KnowledgeBase) -> tuple[list[str], Ids]:
+    """What files of entities say."""
+    pages = kb.last("pages")
+    return wikidata_of(pages) if pages else ([], np.zeros(0, np.int64))
+
+
+def ids_by_title(kb: KnowledgeBase) -> tuple[dict[str, Any], list[str], Ids] | None:
+    """The ids that a knowledge base has, by titles, and the config of their part: for `keep_ids`, when numbers change."""
+    part = ids_part(kb)
+    if part is None:
+        return None
+    numbers, entities = np.asarray(part.array("numbers")), np.asarray(part.array("entities")).astype(np.int64)
+    return part.config, Catalogue(kb.open("corpus")).titles(entities), numbers[entities].astype(np.int64)
+
+
+def keep_ids(kb: KnowledgeBase, config: Mapping[str, Any], titles: list[str], numbers: Ids) -> None:
+    """The same ids for a corpus that numbers its entities differently, and those of its own entities."""
+    if not kb.is_current("wikidata", config=config, parents=["corpus"]):
+        with kb.write("wikidata", config=config, parents=["corpus"]) as folder:
+            found = _Found(Catalogue(kb.open("corpus")))
+            found.add(titles, numbers)
+            found.add(*_own(kb))
+            found.write(folder)
 
 
 class _Found:

@@ -16,8 +16,11 @@ import numpy as np
 
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.entity_files import OwnEntity, page_id_of
-from deeped_ray.corpus.priors import TITLE_COUNT, Match, MentionTable, PriorCandidate
+from deeped_ray.corpus.own_entities import url_of
+from deeped_ray.corpus.priors import MAX_SURFACE, TITLE_COUNT, Match, MentionTable, Senses
 from deeped_ray.corpus.teaching import is_whole
+from deeped_ray.corpus.wikidata_ids import WikidataIds, number_of
+from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking.detection import Detector, SpacyDetector, Span
 from deeped_ray.linking.encoding import Floats, Ints
 from deeped_ray.linking.pace import Pause, no_pause
@@ -35,8 +38,7 @@ class Additions:
     """Those that the knowledge base lacks; the first is numbered `first_id`."""
     vectors: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     first_id: int = 0
-    names: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
-    """Mention -> entity -> count."""
+    names: Mapping[str, Senses] = field(default_factory=dict)
     folded: Mapping[str, str] = field(default_factory=dict)
     """Lower-cased mention -> mention."""
     ids: Mapping[str, int] = field(default_factory=dict)
@@ -68,20 +70,19 @@ class Additions:
             entities=added,
             vectors=np.stack([vectors[each.title] for each in added]) if added else np.zeros((0, 0), np.float32),
             first_id=first_id,
-            names=names,
+            names={name: _senses(counts) for name, counts in names.items()},
             folded={name.lower(): name for name in names},
             ids=ids,
-            urls={each.title: each.url for each in entities if each.url},
+            urls={each.title: each.url for each in entities if each.url}
+            | {each.title: url_of(each.title) for each in added if not each.url},
             removed=frozenset(each for each in gone if each is not None),
         )
 
-    def find(self, surface: str) -> Mapping[int, float]:
-        """Entities that a surface names, with counts: as it stands, or in other case."""
+    def find(self, surface: str) -> Senses | None:
+        """What a surface means beside what the table says: as it stands, or in other case."""
         mention = normalize_mention(surface)
         found = self.names.get(mention)
-        if found is None:
-            found = self.names.get(self.folded.get(mention.lower(), ""), {})
-        return found
+        return self.names.get(self.folded.get(mention.lower(), "")) if found is None else found
 
     def is_removed(self, entities: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
         return np.isin(entities, [*self.removed])
@@ -93,6 +94,13 @@ def _add(names: dict[str, dict[int, float]], name: str, entity: int, count: floa
         counts[entity] = max(counts.get(entity, 0.0), count)
 
 
+def _senses(counts: Mapping[int, float]) -> Senses:
+    """Most probable first, as the table has them."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    entity, support = np.array([each for each, _ in ordered], np.int64), np.array([count for _, count in ordered])
+    return Senses(entity, support / support.sum(), support)
+
+
 class LiveMentions(MentionTable):
     """A mention table with names more and entities less. Counts compete: p(e|m) is the share of all of them."""
 
@@ -102,29 +110,25 @@ class LiveMentions(MentionTable):
 
     def match(self, surface: str) -> Match:
         found = self._base.match(surface)
-        added = self._additions.find(surface) if len(surface) <= 1000 else {}
-        is_less = any(each.entity_id in self._additions.removed for each in found.candidates)
-        if not added and not is_less:
+        if len(surface) > MAX_SURFACE:
             return found
-        candidates = _merged(
-            [each for each in found.candidates if each.entity_id not in self._additions.removed], added
-        )
-        mention, rule = (found.mention, found.rule) if found.mention else (normalize_mention(surface), "exact")
-        return Match(mention, rule, candidates) if candidates else Match("", "unknown", [])
+        senses, added = self._left(found.candidates), self._additions.find(surface)
+        if added is None:
+            return found if senses is found.candidates else Match(found.mention, found.rule, senses)
+        if not found.mention:
+            return Match(normalize_mention(surface), "exact", added)
+        return Match(found.mention, found.rule, senses.joined(added) if len(senses) else added)
 
-
-def _merged(own: Sequence[PriorCandidate], added: Mapping[int, float]) -> list[PriorCandidate]:
-    """The candidates of both, each source with the weight of its counts."""
-    counted, extra = sum(each.support for each in own), sum(added.values())
-    left, total = sum(each.prior for each in own) or 1.0, (counted + extra) or 1.0
-    merged = {
-        each.entity_id: PriorCandidate(each.entity_id, each.prior / left * counted / total, each.support)
-        for each in own
-    }
-    for entity, count in added.items():
-        held = merged.get(entity, PriorCandidate(entity, 0.0, 0.0))
-        merged[entity] = PriorCandidate(entity, held.prior + count / total, held.support + count)
-    return sorted(merged.values(), key=lambda each: (-each.prior, each.entity_id))
+    def _left(self, senses: Senses) -> Senses:
+        """Without entities that were taken off. The others share what these had."""
+        if not self._additions.removed:
+            return senses
+        is_left = ~self._additions.is_removed(senses.entity)
+        if is_left.all():
+            return senses
+        prior = senses.prior[is_left]
+        total = prior.sum()
+        return Senses(senses.entity[is_left], prior / total if total else prior, senses.support[is_left])
 
 
 class LiveCatalogue(Catalogue):
@@ -137,7 +141,10 @@ class LiveCatalogue(Catalogue):
         zeros = np.zeros(len(added), np.int64)
         self.page_ids = np.append(base.page_ids, np.array([page_id_of(each.title) for each in added], np.int64))
         self.num_links, self.num_words = np.append(base.num_links, zeros), np.append(base.num_words, zeros)
+        # compiled code takes an array that may be written for another type, and would be compiled again
+        self.num_links.setflags(write=base.num_links.flags.writeable)
         self.is_person = np.append(base.is_person, np.array([each.is_person for each in added], bool))
+        self.wikidata = LiveIds(base.wikidata, [number_of(each.wikidata) or 0 for each in added])
 
     def __len__(self) -> int:
         return len(self._base) + len(self._additions.entities)
@@ -158,6 +165,26 @@ class LiveCatalogue(Catalogue):
         found = self._additions.ids.get(normalize_title(title))
         found = self._base.find(title) if found is None else found
         return None if found in self._additions.removed else found
+
+    def identify(self, name: str) -> int | None:
+        found = super().identify(name)
+        return None if found in self._additions.removed else found
+
+
+class LiveIds(WikidataIds):
+    """Wikidata ids of entities more."""
+
+    def __init__(self, base: WikidataIds, numbers: Sequence[int]) -> None:
+        self.__dict__.update(base.__dict__)
+        self._base, self._added = base, {number: place for place, number in enumerate(numbers) if number}
+        self.rows = Layers(base.numbers, np.array(numbers, np.uint32))
+
+    def of(self, entity_ids: Ints) -> list[str | None]:
+        return [f"Q{number}" if number else None for number in self.rows[entity_ids].tolist()]
+
+    def find(self, wikidata: str) -> int | None:
+        place = self._added.get(number_of(wikidata) or 0)
+        return self._base.find(wikidata) if place is None else len(self._base.numbers) + place
 
 
 class LiveDetector:

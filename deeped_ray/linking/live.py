@@ -9,20 +9,19 @@ import logging
 import threading
 from collections.abc import Sequence
 
-import numpy as np
-
 from deeped_ray.corpus.entity_files import OwnEntity, entity_of
 from deeped_ray.corpus.folded import Folded
 from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.changes import Change, ChangeLog, Changes, Recorded
+from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking.additions import Additions, LiveCatalogue, LiveDetector, LiveMentions
-from deeped_ray.linking.encoding import Floats
+from deeped_ray.linking.encoding import Floats, Kept
 from deeped_ray.linking.folded import Folding
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup, NamedEntity, RelatedEntity
-from deeped_ray.linking.retrieval import Kept, Retriever
+from deeped_ray.linking.retrieval import Retriever
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError
 
@@ -117,7 +116,7 @@ class LiveInputs(LinkerInputs):
         self.mentions = LiveMentions(base.mentions, additions)
         self.catalogue = LiveCatalogue(base.catalogue, additions)
         if has_model:
-            self.entity_vectors = _longer(base.entity_vectors, additions)
+            self.entity_vectors = _longer(base.entity_vectors.own, additions)
         if has_model and base.config.retrieves:
             found = base.retriever
             self.retriever = Retriever(
@@ -131,22 +130,16 @@ class LiveInputs(LinkerInputs):
 
     def _retrieve(self, *arguments: object) -> Kept:
         kept = super()._retrieve(*arguments)  # type: ignore[arg-type]
-        is_kept = ~self._additions.is_removed(kept.entity)
-        if is_kept.all():
+        if not self._additions.removed:
             return kept
-        mention = np.repeat(np.arange(len(kept.counts)), kept.counts)[is_kept]
-        return Kept(
-            np.bincount(mention, minlength=len(kept.counts)),
-            kept.entity[is_kept],
-            kept.prior[is_kept],
-            kept.evidence[is_kept],
-            kept.sources[is_kept],
-        )
+        left = ~self._additions.is_removed(kept.entity)
+        return kept._replace(mention=kept.mention[left], entity=kept.entity[left], evidence=kept.evidence[left])
 
 
 def _live_linker(base: Linker, additions: Additions) -> Linker:
     linker = copy.copy(base)
     linker.inputs = LiveInputs(base.inputs, additions, has_model=base.model is not None)
+    linker.__dict__.pop("_knowledge", None)
     linker.__dict__["detector"] = LiveDetector(base.detector, additions)
     if base.model is not None:
         linker.__dict__["_folding"] = Folding(linker.inputs.entity_vectors, base._folding.times_words)
@@ -172,5 +165,5 @@ class LiveLookup(Lookup):
         return [each for each in found if each.title not in self._gone][:count]
 
 
-def _longer(vectors: Floats, additions: Additions) -> Floats:
-    return np.concatenate([vectors, additions.vectors]) if len(additions.vectors) else vectors
+def _longer(vectors: Floats, additions: Additions) -> Layers:
+    return Layers(vectors, additions.vectors if len(additions.vectors) else None)

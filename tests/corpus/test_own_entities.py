@@ -13,6 +13,7 @@ from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS, WordCounts
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.priors import MentionTable
+from deeped_ray.corpus.wikidata import WikidataConfig, add_wikidata
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.strings import StringIndex
@@ -29,7 +30,7 @@ ROWS: tuple[dict[str, Any], ...] = (
         "url": "https://shop.example/7",
     },
     {"title": "Falcon 9", "aliases": [{"name": "Falcon", "count": 1}, "the seven"], "description": "A kettle."},
-    {"title": "Ada Stone", "type": "person", "description": "She designs kettles."},
+    {"title": "Ada Stone", "type": "person", "wikidata": "Q7", "description": "She designs kettles."},
     {"title": "The", "description": "A band from the north."},
 )
 SETTINGS: dict[str, Any] = {"min_word_count": 1, "partitions": 2, "teaching_links": 0}
@@ -115,7 +116,15 @@ def on_top(local_ray_session: None, tmp_path_factory: pytest.TempPathFactory) ->
 def test_aliases_compete_with_the_links_of_a_dump(on_top: KnowledgeBase) -> None:
     # the bird: 3 links and half a count for its title; the products: 3 and an example, and 1
     assert priors_of(on_top, "Falcon") == {"Falcon 7": 0.471, "Falcon": 0.412, "Falcon 9": 0.118}
-    assert Catalogue(on_top.open("corpus")).url("Wing") == "https://en.wikipedia.org/wiki/Wing"
+    catalogue = Catalogue(on_top.open("corpus"))
+    assert catalogue.url("Wing") == "https://en.wikipedia.org/wiki/Wing"
+    assert catalogue.url("Falcon 9") == "urn:entity:Falcon_9"
+
+
+def test_wikidata_ids_of_the_file_are_ids_of_the_knowledge_base(on_top: KnowledgeBase) -> None:
+    assert add_wikidata(on_top, WikidataConfig())["wikidata_ids"] == 1
+    catalogue = Catalogue.open(on_top)
+    assert catalogue.identify("Q7") == catalogue.require("Ada Stone")
 
 
 def test_entities_go_on_top_of_what_a_knowledge_base_has(on_top: KnowledgeBase, tmp_path: Path) -> None:

@@ -133,7 +133,8 @@ def test_many_are_put_at_once_or_none(client: httpx.Client) -> None:
 
 def test_changes_are_listed_from_a_number_on(client: httpx.Client) -> None:
     first = client.put("/entities/P7", json=FALCON).json()["changed"][0]["number"]
-    client.put("/entities/P8", json={"title": "Norrby Glider"})
+    client.put("/entities/P8", json={"title": "Norrby Glider", "wikidata": "Q88"})
+    assert client.get("/entities/Q88").json()["title"] == "Norrby Glider"
     client.delete("/entities/P7")
     listed = client.get("/entities", params={"changed_since": first}).json()["changed"]
     assert [(each["id"], each["title"]) for each in listed] == [("P8", "Norrby Glider"), ("P7", None)]

@@ -71,6 +71,8 @@ def test_entities_are_added_listed_and_taken_off_by_command(
     kb = copy_of(mini_kb, tmp_path / "kb")
     (tmp_path / "own.jsonl").write_text(json.dumps({"id": "P7", **FALCON}))
     assert main(["entities", "--kb", str(kb.root), "add", str(tmp_path / "own.jsonl")]) == 0
+    assert main(["link", "--kb", str(kb.root), "The blades of my Falcon are dull."]) == 0
+    assert "[Falcon => Norrby Falcon]" in capsys.readouterr().out
     assert main(["entities", "--kb", str(kb.root), "remove", "Norrby Falcon", "Montreal"]) == 0
     capsys.readouterr()
     assert main(["entities", "--kb", str(kb.root), "list", "--json"]) == 0

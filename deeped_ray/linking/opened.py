@@ -73,11 +73,14 @@ class KnowledgeBase(Lookup):
         return self._detector.spans(text, mentions=mentions)
 
     def linker(self, model: LinkerKind = "global") -> "Linker":
-        """The linker behind `link`: a trained model, or the prior alone."""
+        """The linker behind `link`: a trained model, or the prior alone; with the changes to entities so far."""
         if model not in self._linkers:
             from deeped_ray.linking.linker import Linker  # imports numba: half a second that look-ups do not need
+            from deeped_ray.linking.live import Live
 
-            self._linkers[model] = Linker.open(self._kb, model, detection=self._detection)
+            live = Live(self._kb, Linker.open(self._kb, model, detection=self._detection), Lookup(self._kb))
+            live.poll()
+            self._linkers[model] = live.linker
         return self._linkers[model]
 
     @functools.cached_property

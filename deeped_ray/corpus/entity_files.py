@@ -95,12 +95,15 @@ def page_id_of(title: str) -> int:
 # -- files
 
 
-def read_entities(file: Location) -> Iterator[OwnEntity]:
-    """The entities of a file, which may be compressed. The first line that cannot be read is told with its number."""
+def read_entities(file: Location, *, is_strict: bool = True) -> Iterator[OwnEntity]:
+    """The entities of a file, which may be compressed. The first line that cannot be read is told with its number.
+
+    If it is not strict, a name may come twice: changes of two writers at once cannot be refused any more.
+    """
     seen: dict[int, int] = {}
     for number, values in _rows(file):
         entity = entity_of(values, where=f"{file}, line {number}")
-        for name in {entity.title, entity.id} - {""}:
+        for name in {entity.title, entity.id} - {""} if is_strict else ():
             first = seen.setdefault(hash64(name), number)
             if first != number:
                 raise DeepEdError(

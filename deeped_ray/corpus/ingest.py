@@ -142,7 +142,7 @@ def _make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Pa
 
 def _folded_file(inputs: Inputs, work: Location) -> list[tuple[int, Location]]:
     """The entities of changes as one more file."""
-    lines = [json.dumps({"id": name, **row}) for name, row in inputs.folded.rows.items() if row is not None]
+    lines = [json.dumps(entity.values()) for entity in inputs.folded.entities()]
     if not lines:
         return []
     (work / "changes.jsonl").write_bytes("\n".join(lines).encode())

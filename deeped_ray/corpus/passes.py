@@ -105,6 +105,8 @@ def reread_own(shard: Location, shuffle: Shuffle, changed: Sequence[str]) -> Fou
     """A lot of entities that is kept, without those that were changed since."""
     name, gone = shard.stem.removeprefix("pages-"), frozenset(changed)
     lot = [page for page in read_pages(shard) if page.title.partition("#")[0] not in gone]
+    if not lot:
+        return {"lots": [], "counts": {}, "damage": []}
     counts = _spill_pages(name, lot, shuffle)
     own_entities.filtered(shard.parent / f"{name}.parquet", shuffle.folder / f"{name}.parquet", gone)
     counts["own_entities"] = sum(page.page_id >= 0 and page.redirect is None for page in lot)
@@ -115,7 +117,8 @@ def parse_entities(item: tuple[int, Location], shuffle: Shuffle, lot_characters:
     """Read one file of entities, a lot at a time: as pages, and a table of what else they have."""
     number, file = item
     counts, lots = Counter[str](), []
-    by_size = _lots(read_entities(file), lot_characters, size=lambda entity: sum(len(p.text) for p in entity.pages()))
+    entities = read_entities(file, is_strict=number != own_entities.FOLDED)
+    by_size = _lots(entities, lot_characters, size=lambda entity: sum(len(page.text) for page in entity.pages()))
     for place, lot in enumerate(by_size):
         lots.append(f"own-{number:06d}-{place:04d}")
         counts.update(_spill_pages(lots[-1], [page for entity in lot for page in entity.pages()], shuffle))

@@ -113,16 +113,21 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _run_job(given: Sequence[str]) -> int:
-    from deeped_ray.stages import LINK_CORPUS, NAMES
+    from deeped_ray.stages import LINK_CORPUS, STAGES
     from deeped_ray.stages import main as run
 
-    names = [*NAMES, LINK_CORPUS.name, "pipeline"]
+    about = {stage.name: stage.about for stage in (*STAGES, LINK_CORPUS)} | {"pipeline": BUILD}
     if given[0] == "build":
         run("pipeline", BUILD, given[1:], prog="deeped build")
-    elif given[1:2] and given[1] in names:
-        run(given[1], f"The job {given[1]}: see docs/quickstart.md.", given[2:], prog=f"deeped job {given[1]}")
+    elif given[1:2] and given[1] in about:
+        run(given[1], about[given[1]], given[2:], prog=f"deeped job {given[1]}")
+    elif given[1:2] in (["-h"], ["--help"]):
+        rows = [f"  {name:<16} {text.splitlines()[0]}" for name, text in about.items()]
+        print(
+            "\n".join(["usage: deeped job NAME --kb KB [options]", "", *rows, "", "deeped job NAME --help tells more."])
+        )
     else:
-        raise DeepEdError(f"Give the name of a job: {', '.join(names)}.")
+        raise DeepEdError(f"Give the name of a job: {', '.join(about)}.")
     return 0
 
 

@@ -5,6 +5,7 @@ manifest shows to be current has nothing to do.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections import Counter
@@ -169,6 +170,13 @@ class Stage(NamedTuple):
     """Parts of the knowledge base."""
     make: Callable[[KnowledgeBase, Any, ResumeConfig], Summary]
 
+    @property
+    def about(self) -> str:
+        """For --help."""
+        reads = f" Reads {', '.join(self.reads)}." if self.reads else ""
+        makes = f" Makes {', '.join(self.makes)}." if self.makes else ""
+        return f"{self.config.__doc__}{reads}{makes}\n\nThe same as python jobs/{self.name}.py."
+
 
 STAGES = (
     Stage("build_corpus", "corpus", CorpusSection, (), ("pages", "corpus", "words"), _corpus),
@@ -322,8 +330,10 @@ def _parser(name: str, doc: str, stages: Sequence[Stage], prog: str) -> argparse
     add_flags(parser, RunConfig)
     parser.add_argument("--config", metavar="FILE", help="settings as YAML, or the manifest.json of a knowledge base")
     settings = settings_of(stages[-1].config)
-    key = next((key for key, setting in settings.items() if setting.flag is None), next(iter(settings)))
-    add_set(parser, "--set linker.rounds=10" if is_pipeline else f"--set {stages[-1].section}.{key}=...")
+    keys = [key for key, setting in settings.items() if setting.flag is None] or [*settings]
+    key = next((key for key in keys if settings[key].kind in (int, float)), keys[0])
+    example = "linker.rounds=10" if is_pipeline else f"{stages[-1].section}.{key}={json.dumps(settings[key].default)}"
+    add_set(parser, f"--set {example}")
     parser.add_argument("--print-config", action="store_true", help="print all settings of this run as YAML, and stop")
     if is_pipeline:
         parser.add_argument("--from", dest="first", choices=NAMES, metavar="STAGE", help="first stage to run")

@@ -195,3 +195,11 @@ def test_malformed_spans_are_explained(kb: str, capsys: pytest.CaptureFixture[st
         main(["link", "--kb", kb, "--spans", "0-5", "text"])
     assert exit_.value.code == 2
     assert "START:END" in capsys.readouterr().err
+
+
+def test_help_of_jobs_says_what_each_reads_and_makes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["job", "--help"]) == 0
+    assert "build_index      The search index. Reads corpus, vectors. Makes index." in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["job", "train_linker", "--help"])
+    assert "Training the linker. Reads corpus, words, vectors, index. Makes linker." in capsys.readouterr().out

@@ -1,7 +1,10 @@
 """The linker on the mini encyclopedia: answers, reasons, and what it refuses."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +114,22 @@ def test_a_document_gets_the_same_bytes_alone_and_in_any_batch(linker: Linker) -
         parts = np.split(order, np.sort(rng.choice(len(order), 12, replace=False)))
         together = [each for part in parts for each in linker.link_batch([documents[number] for number in part])]
         assert together == [alone[number] for number in order]
+
+
+ELSEWHERE = """
+import sys
+from deeped_ray.linking.linker import Linker
+print([*Linker.open(sys.argv[1]).link(sys.argv[2])])
+"""
+
+
+def test_a_document_gets_the_same_bytes_in_another_process(linker: Linker, mini_kb: KnowledgeBase) -> None:
+    command = [sys.executable, "-c", ELSEWHERE, str(mini_kb.root), HOCKEY]
+    found = [
+        subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True)
+        for seed in ("1", "2")
+    ]
+    assert [each.stdout for each in found] == [f"{[*linker.link(HOCKEY)]}\n"] * 2
 
 
 def test_answers_come_in_the_order_of_the_spans(linker: Linker) -> None:

@@ -1,13 +1,15 @@
 """The served endpoint under clients that hold on to it, and when its HAProxy is lost."""
 
 import itertools
+import json
 import os
 import signal
+import socket
 import statistics
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,6 +106,24 @@ def test_unfinished_headers_hold_up_nobody(served: Served) -> None:
         replies = ask(served, *[BODY] * 20)
         assert [reply.status_code for reply in replies] == [200] * 20
         assert status_line(clients[2]) == b"HTTP/1.1 408 Request Time-out"
+
+
+def never_reading(served: Served) -> socket.socket:
+    """A client that asks for a large answer and has no room for it."""
+    body = json.dumps(LONG | {"explain": True}).encode()
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", served.port))
+    client.sendall(b"POST /link HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    return client
+
+
+def test_answers_that_nobody_reads_hold_up_nobody(served: Served) -> None:
+    with ExitStack() as stack:
+        clients = [stack.enter_context(never_reading(served)) for _ in range(40)]
+        for client in clients:
+            client.recv(1)  # its answer is on the way
+        assert [reply.status_code for reply in ask(served, *[BODY, LONG] * 5)] == [200] * 10
 
 
 @pytest.mark.parametrize("name", [HAPROXY, MANAGER])

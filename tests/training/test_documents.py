@@ -1,5 +1,6 @@
 """What a linker learns from: given documents, or the dump's own links, or nothing."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -126,8 +127,24 @@ def test_links_to_what_the_wiki_does_not_have_teach_a_linker(local_ray_session: 
     check_that_it_links(kb, "Town 7")
 
 
-def train(kb: KnowledgeBase) -> dict[str, Any]:
-    return train_linker(kb, TrainingConfig(epochs=1), ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig())
+@pytest.mark.parametrize("title", [None, "Medlar"], ids=["outside of all wikis", "outside of this one"])
+def test_documents_whose_mentions_are_all_outside_give_a_linker_that_answers(
+    title: str | None, three_pages: KnowledgeBase, tmp_path: Path
+) -> None:
+    file = tmp_path / "outside.jsonl"
+    row = {
+        "text": "Apple trees. " * 60,
+        "mentions": [{"start": 13 * i, "end": 13 * i + 5, "title": title} for i in range(60)],
+    }
+    file.write_text(json.dumps(row))
+    with fitting_here(tmp_path / "checkpoint"):
+        train(three_pages, train=(f"jsonl:{file}",), dev=(f"jsonl:{file}",))
+    check_that_it_links(three_pages, "Apple")
+
+
+def train(kb: KnowledgeBase, **settings: Any) -> dict[str, Any]:
+    training = TrainingConfig(epochs=1, **settings)
+    return train_linker(kb, training, ModelConfig(forms="diagonal"), CandidateConfig(), WorkerConfig())
 
 
 def test_annotated_documents_need_some_for_validation(three_pages: KnowledgeBase) -> None:

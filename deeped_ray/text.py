@@ -41,6 +41,8 @@ _SPELLED_WORD = re.compile(r"[\w'’]+")
 _HEADLINE_WORD = re.compile(r"\w+(?:['’]\w+)?")
 _QUALIFIER = re.compile(r"(?<=\S)(?:\s*\([^()]*\)|,[^,]*)$")
 MAX_MARKS = 30
+_ASSIGNED = 0x40000
+"""From here on there are no letters: nothing is assigned but tags and private use."""
 _CASED = 0x1F000
 """No code point from here on has case."""
 _GAP_KIND, WORD_KIND, _SINGLE_KIND, _MARK_KIND, FIRST_UNSPACED_KIND, _KATAKANA_KIND, HAN_KIND, SOUTH_EAST_KIND = range(
@@ -161,8 +163,8 @@ def codes_of(text: str) -> npt.NDArray[np.uint32]:
 @functools.cache
 def character_kinds() -> npt.NDArray[np.uint8]:
     """Code point -> kind of character."""
-    characters = np.arange(sys.maxunicode + 1, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
-    kinds = np.full(len(characters), _SINGLE_KIND, dtype=np.uint8)
+    characters = np.arange(_ASSIGNED, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+    kinds = np.full(sys.maxunicode + 1, _SINGLE_KIND, dtype=np.uint8)
     for kind, pattern in _KINDS.items():
         for run in re.finditer(pattern, characters):
             kinds[run.start() : run.end()] = kind

@@ -131,7 +131,7 @@ def _document(linker: Linker, text: Text | DocumentError) -> Document | Document
 def _link(linker: Linker, documents: Sequence[Document], config: CorpusLinkingConfig) -> list[Outcome]:
     try:
         answers = linker.link_batch(documents, explain=config.explain)
-        return [found.at_least(config.threshold) for found in answers]
+        return [found.at_least(config.threshold, top=config.top) for found in answers]
     except Exception as error:
         failure = _failure(error)
         if len(documents) == 1:

@@ -213,6 +213,9 @@ class EntityIndex:
         self._index = _read(str(folder / _FILE), _MAPPED[self.kind])
         self._rows: npt.NDArray[np.int32] = np.asarray(np.load(folder / "entities.rows.npy", mmap_mode="r"))
         self._vectors = vectors
+        self._fewer: Any = None
+        if self.kind != "exact":
+            self._fewer = faiss.SearchParametersIVF(nprobe=NEAREST_PROBES)  # type: ignore[call-arg]
 
     @classmethod
     def open(cls, kb: KnowledgeBase) -> "EntityIndex":
@@ -227,10 +230,9 @@ class EntityIndex:
 
     def nearest(self, queries: Float[np.ndarray, "B d"], *, count: int) -> list[Int[np.ndarray, " n"]]:
         """Entities near each vector, for a fraction of the cost of `search`: fewer lists are looked through."""
-        fewer: Any = None if self.kind == "exact" else faiss.SearchParametersIVF(nprobe=NEAREST_PROBES)  # type: ignore[call-arg]
         count = max(1, min(count, self.num_entities))
         with _threads_for(len(queries)):
-            _, rows = self._index.search(np.ascontiguousarray(queries, np.float32), count, params=fewer)
+            _, rows = self._index.search(np.ascontiguousarray(queries, np.float32), count, params=self._fewer)
         return [self._rows[row[row >= 0]].astype(np.int64) for row in rows]
 
     def neighbors(self, vector: Float[np.ndarray, " d"], *, count: int, without: Sequence[int] = ()) -> list[Neighbor]:

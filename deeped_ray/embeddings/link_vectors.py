@@ -12,11 +12,11 @@ blocks of entities: memory grows with the number of pages, not with that of enti
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Float16
-from scipy import sparse
 
 from deeped_ray.corpus.cooccurrence import WordCounts
 from deeped_ray.knowledge.parts import Part
@@ -51,8 +51,10 @@ def link_vectors(graph: WordCounts, *, dimension: int = DIMENSION, seed: int = 0
     return vectors
 
 
-def _weights(graph: WordCounts) -> sparse.csr_matrix:
+def _weights(graph: WordCounts) -> Any:
     """X', [E, pages that link]."""
+    from scipy import sparse  # readers do without it
+
     lengths = np.diff(graph.offsets)
     pages = np.flatnonzero(lengths)
     page = np.append(np.repeat(np.arange(len(pages)), lengths[pages]), np.arange(len(pages)))
@@ -66,7 +68,7 @@ def _weights(graph: WordCounts) -> sparse.csr_matrix:
     return (links @ sparse.diags((1 / lengths_of_pages).astype(np.float32))).tocsr()
 
 
-def _blocks(links: sparse.csr_matrix) -> Iterator[sparse.csr_matrix]:
+def _blocks(links: Any) -> Iterator[Any]:
     return (links[start : start + _BLOCK] for start in range(0, links.shape[0], _BLOCK))
 
 

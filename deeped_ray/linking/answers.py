@@ -13,6 +13,7 @@ made when they are asked for.
 """
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, overload
@@ -27,6 +28,7 @@ from deeped_ray.linking.retrieval import SOURCES
 from deeped_ray.types import Candidate, Document, Prediction
 
 NOTHING_FITS = "entities are known by this name, but none fits: the probability of none is {:.3f}"
+BELOW = "the best candidate has a probability of {:.3f}, below the threshold {}"
 Doubles = npt.NDArray[np.float64]
 PRIOR, LOCAL, COHERENCE, SCORE, PROBABILITY = range(5)
 
@@ -86,9 +88,11 @@ class Answers(Sequence[Prediction]):
     knowledge: Knowledge
     threshold: float = 0.0
     """An answer of a lower probability is none."""
+    top: int | None = None
+    """Candidates that a prediction has, at most; None: all. It has the best one in any case."""
 
-    def at_least(self, threshold: float) -> "Answers":
-        return replace(self, threshold=threshold)
+    def at_least(self, threshold: float, *, top: int | None = None) -> "Answers":
+        return replace(self, threshold=threshold, top=top)
 
     @functools.cached_property
     def rows(self) -> list[tuple[int, int]]:
@@ -99,6 +103,18 @@ class Answers(Sequence[Prediction]):
                 places[mention] = number, row
         return places
 
+    @functools.cached_property
+    def reasons(self) -> list[str | None]:
+        """Why each mention has no entity; None where it has one."""
+        found: list[str | None] = [None] * len(self.document.mentions)
+        for window in self.windows:
+            best = [-1.0] * len(window.none)
+            for row, (start, end) in enumerate(itertools.pairwise(window.offsets.tolist())):
+                best[row] = float(window.numbers[PROBABILITY, start]) if end > start else -1.0
+            for mention, none, probability in zip(window.mention.tolist(), window.none.tolist(), best, strict=True):
+                found[mention] = reason_of(none, probability, self.knowledge.unknown, self.threshold)
+        return found
+
     def __len__(self) -> int:
         return len(self.document.mentions)
 
@@ -107,64 +123,77 @@ class Answers(Sequence[Prediction]):
     @overload
     def __getitem__(self, place: slice) -> list[Prediction]: ...
     def __getitem__(self, place: int | slice) -> Prediction | list[Prediction]:
-        if isinstance(place, slice):
-            return [self[each] for each in range(len(self))[place]]
-        number, row = self.rows[place]
-        mention = self.document.mentions[place]
-        candidates, none, reason = self._made[number].candidates(row)
-        attended, support = self._made[number].reasons(row)
-        surface = self.document.text[mention.start : mention.end]
-        found = Prediction(mention.start, mention.end, surface, candidates, attended, support, reason, none)
-        return found.at_least(self.threshold)
+        return self._predictions[place]
 
     def __iter__(self) -> Iterator[Prediction]:
-        return map(self.__getitem__, range(len(self)))
+        return iter(self._predictions)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and [*self] == [*other]
+        return isinstance(other, Sequence) and self._predictions == [*other]
 
     __hash__ = None  # type: ignore[assignment]
 
     @functools.cached_property
-    def _made(self) -> list["_Made"]:
-        return [_Made(window, self.knowledge) for window in self.windows]
+    def _predictions(self) -> list[Prediction]:
+        made = [_Made(window, self.knowledge, self.top) for window in self.windows]
+        found = []
+        for mention, reason, (number, row) in zip(self.document.mentions, self.reasons, self.rows, strict=True):
+            span = mention.start, mention.end, self.document.surface(mention)
+            candidates, attended, support = made[number].row(row)
+            none = made[number].none[row]
+            found.append(Prediction(*span, candidates, attended, support, reason, none))
+        return found
 
 
 class _Made:
-    """Columns as lists, since reading single numbers from arrays is slow."""
+    """Columns as Python's objects: lists, since reading single numbers from arrays is slow."""
 
-    def __init__(self, columns: Columns, knowledge: Knowledge) -> None:
-        self._columns, self._knowledge = columns, knowledge
-        catalogue = knowledge.catalogue
-        titles = catalogue.titles(columns.entity)
-        page_ids = catalogue.page_ids[columns.entity].tolist()
+    def __init__(self, columns: Columns, knowledge: Knowledge, top: int | None) -> None:
+        self.none: list[float] = columns.none.tolist()
+        self._offsets, chosen = _first(columns.offsets, top)
+        self._attended, self._support = columns.attended, columns.support
+        catalogue, entities = knowledge.catalogue, columns.entity[chosen]
+        titles, page_ids = catalogue.titles(entities), catalogue.page_ids[entities].tolist()
         urls = [catalogue.url(title) for title in titles]
-        prior, local, coherence, score, probability = columns.numbers.tolist()
+        prior, local, coherence, score, probability = columns.numbers[:, chosen].tolist()
         beliefs = coherence if knowledge.has_coherence else [None] * len(titles)
-        sources = [SOURCES[source] for source in columns.source.tolist()]
-        ids = catalogue.wikidata.of(columns.entity)
+        sources = [SOURCES[source] for source in columns.source[chosen].tolist()]
+        ids = catalogue.wikidata.of(entities)
         rows = zip(titles, page_ids, urls, prior, local, beliefs, score, probability, sources, ids, strict=True)
         self._candidates = [Candidate(*row) for row in rows]
-        self._offsets, self._none = columns.offsets.tolist(), columns.none.tolist()
         self._words = knowledge.words_of(columns.words) if columns.attended is not None else []
 
-    def candidates(self, row: int) -> tuple[tuple[Candidate, ...], float, str | None]:
-        """With the probability of none, and why none is the answer if it is."""
-        candidates, none = tuple(self._candidates[self._offsets[row] : self._offsets[row + 1]]), self._none[row]
-        return candidates, none, reason_of(none, candidates[0].probability if candidates else None, self._knowledge)
+    def row(
+        self, number: int
+    ) -> tuple[tuple[Candidate, ...], tuple[tuple[str, float], ...], tuple[tuple[int, float], ...]]:
+        """Candidates, attended words and support of a mention."""
+        words, weights = self._attended.row(number) if self._attended is not None else ([], [])
+        return (
+            tuple(self._candidates[self._offsets[number] : self._offsets[number + 1]]),
+            tuple((self._words[word], weight) for word, weight in zip(words, weights, strict=True)),
+            tuple(zip(*self._support.row(number), strict=True)) if self._support is not None else (),
+        )
 
-    def reasons(self, row: int) -> tuple[tuple[tuple[str, float], ...], tuple[tuple[int, float], ...]]:
-        attended, support = self._columns.attended, self._columns.support
-        words, weights = attended.row(row) if attended is not None else ([], [])
-        told = tuple((self._words[word], weight) for word, weight in zip(words, weights, strict=True))
-        return told, tuple(zip(*support.row(row), strict=True)) if support is not None else ()
+
+def _first(offsets: Ints, top: int | None) -> tuple[list[int], slice | Ints]:
+    """The first `top` of each row, one at least: their offsets, and which they are."""
+    if top is None:
+        return offsets.tolist(), slice(None)
+    counts = np.diff(offsets)
+    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+    return [0, *np.cumsum(np.minimum(counts, max(top, 1))).tolist()], np.flatnonzero(within < max(top, 1))
 
 
-def reason_of(none: float, best: float | None, knowledge: Knowledge) -> str | None:
-    """Why a mention has no entity. The best candidate is the answer, unless it is more likely that none is right."""
-    if best is None:
-        return knowledge.unknown
-    return NOTHING_FITS.format(none) if none > best else None
+def reason_of(none: float, best: float, unknown: str, threshold: float = 0.0) -> str | None:
+    """Why a mention has no entity. The best candidate is the answer, unless it is more likely that none is right.
+
+    `best` is its probability, below 0 if there is no candidate.
+    """
+    if best < 0:
+        return unknown
+    if none > best:
+        return NOTHING_FITS.format(none)
+    return None if best >= threshold else BELOW.format(best, threshold)
 
 
 # -- making

@@ -86,7 +86,7 @@ class Certainty:
             raise ArtifactError(f"Cannot read {path}: {error}. Run jobs/train_linker.py again.") from error
 
     def outputs(self, x: Floats) -> Floats:
-        """h and t of every row."""
+        """h(x) and t(x), the latter before it is made positive."""
         outputs = np.zeros((len(x), 2), np.float32)
         kernels.networks(x, self._mean, self._deviation, np.float32(LIMIT), self._weights, outputs)
         return outputs

@@ -6,10 +6,12 @@ from typing import Any
 
 import orjson
 
+from deeped_ray.linking.answer_json import json_pieces
+from deeped_ray.linking.answers import Answers
 from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.linking.views import answer_of
 from deeped_ray.serving.schemas import LinkRequest, LinkRequests, parse
-from deeped_ray.serving.work import PER_PIECE, Predictions, Work
+from deeped_ray.serving.work import PER_PIECE, Work
 from deeped_ray.types import Prediction
 
 
@@ -26,15 +28,12 @@ def link_work(body: bytes, _: Pause = no_pause, *, version: Mapping[str, Any]) -
 
 
 def write_link(
-    asked: Sequence[LinkRequest], answers: Sequence[Predictions], *, is_list: bool, version: Mapping[str, Any]
+    asked: Sequence[LinkRequest], answers: Sequence[Answers], *, is_list: bool, version: Mapping[str, Any]
 ) -> Iterator[bytes]:
     yield b"[" if is_list else b""
     for number, (each, found) in enumerate(zip(asked, answers, strict=True)):
         yield b',{"mentions":[' if number else b'{"mentions":['
-        for start in range(0, len(found), PER_PIECE):
-            yield b"," if start else b""
-            some = found[start : start + PER_PIECE]
-            yield orjson.dumps([answer_of(one, top=each.top, explain=each.explain) for one in some])[1:-1]
+        yield from json_pieces(found, top=each.top, explain=each.explain, per_piece=PER_PIECE)
         yield b'],"version":' + orjson.dumps(version) + b"}"
     yield b"]" if is_list else b""
 

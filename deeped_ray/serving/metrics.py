@@ -13,8 +13,8 @@ from ray.util.metrics import Counter, Histogram
 from ray.util.state import list_workers
 from ray.util.state.exception import RayStateApiException
 
+from deeped_ray.linking.answers import Answers
 from deeped_ray.running.http import open_url
-from deeped_ray.types import Prediction
 
 # without those of the stages, which may run on the same cluster
 _OURS = re.compile(r"^(# (HELP|TYPE) )?(?P<metric>ray_deeped_(?!stage_)\w+?)(_bucket|_sum|_count)?(?=[ {])")
@@ -34,8 +34,8 @@ class Metrics:
         self._requests.inc(1, {"route": route, "status": str(status)})
         self._seconds.observe(seconds, {"route": route})
 
-    def answers(self, answers: Sequence[Sequence[Prediction]]) -> None:
-        is_linked = [prediction.entity is not None for predictions in answers for prediction in predictions]
+    def answers(self, answers: Sequence[Answers]) -> None:
+        is_linked = [reason is None for found in answers for reason in found.reasons]
         for answer, number in (("entity", is_linked.count(True)), ("none", is_linked.count(False))):
             if number:
                 self._mentions.inc(number, {"answer": answer})

@@ -24,7 +24,7 @@ BLOCK = 10
 """Mentions of a sample that follow each other: taken one by one, each would bring its own surroundings."""
 AROUND = 400
 """Characters before and after such a block that the sample has, for its context."""
-SECONDS_PER_TEXT = 4e-4
+SECONDS_PER_TEXT = 1.2e-3
 SHORT_TEXT = 100_000
 """Characters that are not worth a sample."""
 SECOND_VIEW = 0.6

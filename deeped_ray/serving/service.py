@@ -148,7 +148,7 @@ class LinkingService:
         return work, documents
 
     def _reply(self, work: Work, linked: Sequence[Answers], pause: Pause) -> bytes | Exception:
-        answers = [found.at_least(text.threshold) for text, found in zip(work.texts, linked, strict=True)]
+        answers = [found.at_least(text.threshold, top=text.top) for text, found in zip(work.texts, linked, strict=True)]
         self.metrics.answers(answers)
         try:
             return self._replies.join(work.write(answers), pause)

@@ -7,6 +7,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from deeped_ray.linking.answers import Answers
 from deeped_ray.linking.detection import Span
 from deeped_ray.serving.schemas import MAX_MENTIONS, MAX_TEXT_CHARACTERS, LinkRequest
 from deeped_ray.serving.turns import TooLargeError
@@ -24,8 +25,8 @@ CHARACTERS_AS_A_MENTION = int(SECONDS_PER_MENTION / SECONDS_PER_CHARACTER)
 PER_PIECE = 100
 """Mentions that are written at once: a long reply would hold the interpreter for a third of a second."""
 Predictions = Sequence[Prediction]
-Writer = Callable[[Sequence[Predictions]], Iterator[bytes]]
-"""Turns the predictions for each text into the body of the reply, in pieces."""
+Writer = Callable[[Sequence[Answers]], Iterator[bytes]]
+"""Turns the answers for each text into the body of the reply, in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def check_limit(number: int, what: str, *, limit: int) -> None:
 def in_layers(text: str, spans: Sequence[Span] | None) -> list[LinkRequest]:
     """One text for each layer of spans, as clients of other systems may send spans that overlap."""
     found = [None] if spans is None else layers(spans)
-    return [LinkRequest.model_construct(text=text, spans=layer, explain=False) for layer in found]
+    return [LinkRequest.model_construct(text=text, spans=layer, explain=False, top=1) for layer in found]
 
 
 def layers(spans: Sequence[Span]) -> list[list[Span]]:

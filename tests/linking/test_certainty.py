@@ -126,8 +126,8 @@ def test_none_is_the_answer_where_it_is_likelier_than_the_best_candidate(linker:
     text = "Montreal met Toronto in the Stanley Cup."
     (first, *_) = linker.link(text, [(0, 8)])
     assert first.candidates[0].probability + first.none_probability <= 1
-    assert reason_of(0.99, first.candidates[0].probability, linker._knowledge) == NOTHING_FITS.format(0.99)
-    assert reason_of(0.01, first.candidates[0].probability, linker._knowledge) is None
+    assert reason_of(0.99, first.candidates[0].probability, "unknown") == NOTHING_FITS.format(0.99)
+    assert reason_of(0.01, first.candidates[0].probability, "unknown") is None
 
 
 def test_every_model_of_a_trained_linker_is_calibrated(linker: Linker, mini_kb: KnowledgeBase) -> None:

@@ -2,33 +2,51 @@ import orjson
 import pytest
 from fastapi.exceptions import RequestValidationError
 
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.views import answer_of
 from deeped_ray.serving.link import link_work, write_link
 from deeped_ray.serving.rel import rel_bytes, write_rel
 from deeped_ray.serving.schemas import LinkRequest
 from deeped_ray.serving.work import Work
-from deeped_ray.types import Candidate, Prediction
+from deeped_ray.types import Candidate, LinkerKind, Prediction
 
 ADA = Candidate("Ada Lovelace", 7, "/Ada", prior=0.5, local=0.25, coherence=None, score=1.0, probability=0.75)
 PREDICTION = Prediction(0, 3, "Ada", (ADA, ADA), attended=(("maths", 0.5),), support=((1, 0.25),))
 ENTITY = b"""{"title":"Ada Lovelace","page_id":7,"url":"/Ada","prior":0.5,"local":0.25,"coherence":null,"score":1.0,"probability":0.75,"source":"prior","wikidata":null}"""
 
 
-def test_one_document_gets_one_reply_with_its_reasons() -> None:
-    asked = [LinkRequest(text="Ada", top=1)]
-    reply = b"".join(write_link(asked, [[PREDICTION]], is_list=False, version={"model": "local"}))
-    assert reply == (
-        b'{"mentions":[{"start":0,"end":3,"surface":"Ada","entity":'
+def test_a_prediction_is_told_with_its_reasons() -> None:
+    assert orjson.dumps(answer_of(PREDICTION, top=1)) == (
+        b'{"start":0,"end":3,"surface":"Ada","entity":'
         + ENTITY
         + b',"reason":null,"none_probability":0.0,"candidates":['
-        b"" + ENTITY + b'],"attended":[{"word":"maths","weight":0.5}],"support":[{"mention":1,"weight":0.25}]}],'
-        b'"version":{"model":"local"}}'
+        b"" + ENTITY + b'],"attended":[{"word":"maths","weight":0.5}],"support":[{"mention":1,"weight":0.25}]}'
     )
 
 
-def test_a_list_gets_a_list_and_only_the_reasons_that_were_asked_for() -> None:
-    asked = [LinkRequest(text="Ada"), LinkRequest(text="Ada", explain=False, top=0)]
-    explained, plain = orjson.loads(b"".join(write_link(asked, [[PREDICTION]] * 2, is_list=True, version={})))
-    assert [len(explained["mentions"][0][name]) for name in ("candidates", "attended", "support")] == [2, 1, 1]
+@pytest.mark.parametrize("kind", ["global", "local", "prior"])
+@pytest.mark.parametrize(("top", "explain", "threshold"), [(7, True, 0.0), (0, False, 0.0), (1, True, 0.9)])
+def test_the_reply_is_what_the_predictions_say(
+    mini_kb: KnowledgeBase, kind: LinkerKind, top: int, explain: bool, threshold: float
+) -> None:
+    linker = Linker.open(mini_kb, kind)
+    text = 'Montreal met Toronto "on ice", Zorblatt and Canadeins in the Stanley Cup.'
+    spans = [(13, 20), (0, 8), (32, 40), (45, 54), (62, 73)]
+    document = linker.document(text, spans)
+    (found,) = linker.link_batch([document], explain=explain)
+    asked = [LinkRequest(text=text, spans=spans, top=top, explain=explain)]
+    reply = b"".join(write_link(asked, [found.at_least(threshold, top=top)], is_list=False, version={"model": kind}))
+    expected = [answer_of(each.at_least(threshold), top=top, explain=explain) for each in found]
+    assert reply == b'{"mentions":' + orjson.dumps(expected) + b',"version":' + orjson.dumps({"model": kind}) + b"}"
+
+
+def test_a_list_gets_a_list_and_only_the_reasons_that_were_asked_for(linker: Linker) -> None:
+    text = "Montreal met Toronto in the Stanley Cup."
+    answers = linker.link_batch([linker.document(text)] * 2)
+    asked = [LinkRequest(text=text), LinkRequest(text=text, explain=False, top=0)]
+    explained, plain = orjson.loads(b"".join(write_link(asked, answers, is_list=True, version={})))
+    assert all(explained["mentions"][0][name] for name in ("candidates", "attended", "support"))
     assert [plain["mentions"][0][name] for name in ("candidates", "attended", "support")] == [[], [], []]
 
 

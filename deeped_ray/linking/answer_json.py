@@ -1,0 +1,107 @@
+"""Answers as JSON, written from the columns: the bytes that `views.answer_of` would give of every prediction.
+
+The constant part of an entity is remembered. Numbers of a column become text in one call.
+"""
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import orjson
+
+from deeped_ray.linking.answers import COHERENCE, LOCAL, PRIOR, PROBABILITY, SCORE, Answers, Columns, Doubles, Weighed
+from deeped_ray.linking.encoding import Ints
+from deeped_ray.linking.retrieval import SOURCES
+
+_SOURCES = [orjson.dumps(source) for source in SOURCES]
+_REMEMBERED = 2**15
+
+
+class _Texts(NamedTuple):
+    """A window's candidates and reasons as JSON."""
+
+    offsets: list[int]
+    candidates: list[bytes]
+    none: list[bytes]
+    attended: list[list[bytes]]
+    support: list[list[bytes]]
+
+
+def json_pieces(answers: Answers, *, top: int | None, explain: bool, per_piece: int) -> Iterator[bytes]:
+    """The mentions with commas between them, some at a time."""
+    texts = [_texts(window, answers, top=top, explain=explain) for window in answers.windows]
+    for start in range(0, len(answers), per_piece):
+        places = range(start, min(start + per_piece, len(answers)))
+        mentions = (_mention(answers, place, texts, top=top) for place in places)
+        yield (b"," if start else b"") + b",".join(mentions)
+
+
+def _mention(answers: Answers, place: int, texts: Sequence[_Texts], *, top: int | None) -> bytes:
+    number, row = answers.rows[place]
+    mention, reason, found = answers.document.mentions[place], answers.reasons[place], texts[number]
+    first, end = found.offsets[row], found.offsets[row + 1]
+    return (
+        b'{"start":%d,"end":%d,"surface":%b,"entity":%b,"reason":%b,"none_probability":%b,"candidates":[%b],'
+        b'"attended":[%b],"support":[%b]}'
+    ) % (
+        mention.start,
+        mention.end,
+        orjson.dumps(answers.document.surface(mention)),
+        found.candidates[first] if reason is None else b"null",
+        b"null" if reason is None else orjson.dumps(reason),
+        found.none[row],
+        b",".join(found.candidates[first : end if top is None else min(end, first + top)]),
+        b",".join(found.attended[row]) if found.attended else b"",
+        b",".join(found.support[row]) if found.support else b"",
+    )
+
+
+def _texts(window: Columns, answers: Answers, *, top: int | None, explain: bool) -> _Texts:
+    knowledge, offsets = answers.knowledge, window.offsets.tolist()
+    # of every mention as many as are written, its entity at least
+    asked = [
+        place
+        for first, end in itertools.pairwise(offsets)
+        for place in range(first, end if top is None else min(end, first + max(top, 1)))
+    ]
+    candidates = [b""] * len(window.entity)
+    entities = window.entity[asked]
+    titles, page_ids = knowledge.catalogue.titles(entities), knowledge.catalogue.page_ids[entities].tolist()
+    numbers = [_numbers(window.numbers[column][asked]) for column in (PRIOR, LOCAL, COHERENCE, SCORE, PROBABILITY)]
+    if not knowledge.has_coherence:
+        numbers[2] = [b"null"] * len(asked)
+    sources = window.source[asked].tolist()
+    for place, title, page_id, source, *parts in zip(asked, titles, page_ids, sources, *numbers, strict=True):
+        head = _head(title, page_id, knowledge.catalogue.url(title))
+        candidates[place] = b'%b,"prior":%b,"local":%b,"coherence":%b,"score":%b,"probability":%b,"source":%b}' % (
+            head,
+            *parts,
+            _SOURCES[source],
+        )
+    attended: list[list[bytes]] = []
+    support: list[list[bytes]] = []
+    if explain and window.attended is not None:
+        words = [*map(orjson.dumps, knowledge.words_of(window.words))]
+        attended = _lists(b'{"word":%b,"weight":%b}', [words[each] for each in window.attended.what], window.attended)
+    if explain and window.support is not None:
+        support = _lists(b'{"mention":%b,"weight":%b}', _numbers(window.support.what), window.support)
+    return _Texts(offsets, candidates, _numbers(window.none), attended, support)
+
+
+def _lists(template: bytes, what: Sequence[bytes], weighed: Weighed) -> list[list[bytes]]:
+    items = [template % pair for pair in zip(what, _numbers(weighed.weight), strict=True)]
+    ends = weighed.offsets.tolist()
+    return [items[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def _numbers(values: Doubles | Ints) -> list[bytes]:
+    if not len(values):
+        return []
+    return orjson.dumps(np.ascontiguousarray(values), option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _head(title: str, page_id: int, url: str) -> bytes:
+    return b'{"title":%b,"page_id":%d,"url":%b' % (orjson.dumps(title), page_id, orjson.dumps(url))

@@ -3,6 +3,7 @@
 Nodes and driver share nothing but an S3 API, which fails now and then.
 """
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -81,7 +82,7 @@ def disturb(nodes: Nodes, s3: S3, kb: KnowledgeBase) -> Disturbed:
     second = nodes.start(*command)
     os.kill(held_after(second, runs, seed=1, epoch=1), signal.SIGKILL)
     worker = held_after(second, runs, seed=1, epoch=3)
-    files = {name: (runs / name).read_bytes() for name in runs.sizes()}
+    files = dict(read_files(runs))
     nodes.lose_node(worker)
     faults.arm("train/global.0/4", "train/global.1/1")
     nodes.add(num_cpus=2)
@@ -104,6 +105,13 @@ def listed(runs: Location) -> tuple[int, int] | None:
         return None
     metrics = (runs / snapshot).read_json()["latest_checkpoint_result"]["metrics"]
     return metrics["seed"], metrics["epoch"]
+
+
+def read_files(folder: Location) -> Iterator[tuple[str, bytes]]:
+    """Those that are not removed meanwhile: Ray keeps two checkpoints."""
+    for name in folder.sizes():
+        with contextlib.suppress(FileNotFoundError):
+            yield name, (folder / name).read_bytes()
 
 
 def undisturbed(kb: KnowledgeBase) -> list[Validation]:

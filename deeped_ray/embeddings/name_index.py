@@ -328,6 +328,8 @@ class NameIndex:
 
     def _listed(self, key: str, kind: int) -> Matches:
         rows = self._read(np.uint64(hash64(key)))
+        if not _size(rows):  # most keys are nobody's
+            return _NOTHING
         return _matches(self.entities[rows], kind, self._weights[rows].astype(np.float32) / np.float32(_MOST))
 
     def _read(self, key: np.uint64) -> slice:

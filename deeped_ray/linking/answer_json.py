@@ -72,13 +72,15 @@ def _texts(window: Columns, answers: Answers, *, top: int | None, explain: bool)
     numbers = [_numbers(window.numbers[column][asked]) for column in (PRIOR, LOCAL, COHERENCE, SCORE, PROBABILITY)]
     if not knowledge.has_coherence:
         numbers[2] = [b"null"] * len(asked)
-    sources = window.source[asked].tolist()
-    for place, title, page_id, source, *parts in zip(asked, titles, page_ids, sources, *numbers, strict=True):
+    sources, ids = window.source[asked].tolist(), knowledge.catalogue.wikidata.of(entities)
+    rows = zip(asked, titles, page_ids, sources, ids, *numbers, strict=True)
+    for place, title, page_id, source, wikidata, *parts in rows:
         head = _head(title, page_id, knowledge.catalogue.url(title))
-        candidates[place] = b'%b,"prior":%b,"local":%b,"coherence":%b,"score":%b,"probability":%b,"source":%b}' % (
+        candidates[place] = b'%b,"prior":%b,"local":%b,"coherence":%b,"score":%b,"probability":%b,"source":%b,%b}' % (
             head,
             *parts,
             _SOURCES[source],
+            b'"wikidata":"%b"' % wikidata.encode() if wikidata else b'"wikidata":null',
         )
     attended: list[list[bytes]] = []
     support: list[list[bytes]] = []

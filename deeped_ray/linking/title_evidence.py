@@ -58,9 +58,9 @@ class TitleWords:
     def _add(self, asked: Sequence[int]) -> "_Page":
         with self._lock:
             known, words = self._page
-            new = {entity: self._words_of(entity) for entity in asked if entity not in known}
+            new = {entity: self._words_of(entity) for entity in {*asked} - known.keys()}
             if self._number + sum(map(len, new.values())) > len(words):
-                new = {entity: self._words_of(entity) for entity in asked}
+                new = {entity: self._words_of(entity) for entity in {*asked}}
                 known, words = {}, np.empty((max(self._size, sum(map(len, new.values()))), 4), np.int64)
                 self._number = 0
             for entity, rows in new.items():

@@ -9,6 +9,7 @@ from deeped_ray.corpus.priors import (
     MentionTable,
     MergeRule,
     PriorCandidate,
+    Senses,
     SourceCounts,
     join,
     merge_sources,
@@ -124,3 +125,20 @@ def test_look_up_falls_back_in_order(tmp_path: Path, surface: str, mention: str,
     table = table_of(tmp_path, counts | {("IBM", 9): 5.0, ("iPhone", 10): 3.0, ("IPHONe", 11): 2.0})
     match = table.match(surface)
     assert (match.mention, match.rule) == (mention, rule)
+
+
+def test_added_names_are_found_beside_those_of_the_table(mentions: MentionTable) -> None:
+    before = mentions.candidates("New York")
+    mentions.added = {
+        "Pear": Senses.of([PriorCandidate(12, 1.0, 3.0)]),
+        "Apple": Senses.of([PriorCandidate(0, 1.0, 8.0)]),
+    }
+    assert mentions.candidates("Pear") == [PriorCandidate(12, 1.0, 3.0)]
+    # 8 counts of the table, 6 of them for entity 1, and 8 added ones for entity 0
+    assert mentions.candidates("Apple") == [PriorCandidate(0, 0.625, 10.0), PriorCandidate(1, 0.375, 6.0)]
+    assert mentions.candidates("New York") == before
+
+
+def test_senses_are_a_sequence_of_candidates(mentions: MentionTable) -> None:
+    senses = mentions.candidates("Apple")
+    assert (len(senses), senses[0], senses[1:]) == (2, senses.best, [PriorCandidate(0, 0.25, 2)])

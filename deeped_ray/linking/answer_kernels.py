@@ -6,7 +6,7 @@ SCALE, as whole numbers: they would multiply by a rounded 1 / SCALE.
 
 import numpy as np
 
-from deeped_ray.linking.kernels import compiled
+from deeped_ray.linking.compiling import compiled
 
 DIGITS = 6
 SCALE = float(10**DIGITS)

@@ -6,12 +6,9 @@ runs without Python's lock, so that documents can go to several threads. Sums ha
 batch and however many threads there are.
 """
 
-import inspect
-from collections.abc import Callable
-from typing import Any
-
-import numba
 import numpy as np
+
+from deeped_ray.linking.compiling import compiled
 
 _LOWEST = np.float32(-1e30)
 _TINY = 1e-37
@@ -20,20 +17,6 @@ _TINY = 1e-37
 def can_propagate(*, delta: float, T: int) -> bool:
     """Whether messages, kept as float32 probabilities, cannot vanish: they stay above (1 - delta)^T."""
     return (1 - delta) ** T > _TINY
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    function = inspect.unwrap(function)  # tests wrap every function in type checks
-    options: dict[str, Any] = {
-        "nogil": True,
-        "fastmath": {"reassoc", "contract", "arcp", "nsz"},
-        "error_model": "numpy",
-    }
-    try:
-        compiled: Callable[..., Any] = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # neither the package nor the home can be written to: compile again in each process
-        compiled = numba.njit(**options)(function)
-    return compiled
 
 
 def _constants(*values: float) -> tuple[np.float32, ...]:

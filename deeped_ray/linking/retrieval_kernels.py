@@ -10,7 +10,7 @@ mentions are numbered on, so that what the table holds of an earlier mention is 
 
 import numpy as np
 
-from deeped_ray.linking.kernels import compiled
+from deeped_ray.linking.compiling import compiled
 
 _ANY, _PRIME = np.int64(42), np.int64(1099511628211)
 _SPREAD, _32 = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)

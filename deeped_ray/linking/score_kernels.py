@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from deeped_ray.linking.kernels import compiled, dots
+from deeped_ray.linking.compiling import compiled
+from deeped_ray.linking.kernels import dots
 
 _LOWEST, _MIN_PRIOR = np.float32(-1e30), np.float32(1e-3)
 

@@ -8,7 +8,7 @@ word, and the word's row. Entries are read and written whole, so that threads ma
 
 import numpy as np
 
-from deeped_ray.linking.kernels import compiled
+from deeped_ray.linking.compiling import compiled
 from deeped_ray.text import (
     FIRST_UNSPACED_KIND,
     HAN_KIND,

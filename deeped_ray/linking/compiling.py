@@ -14,19 +14,26 @@ from typing import Any
 
 import numba
 
-_OPTIONS: dict[str, Any] = {
-    "nogil": True,
-    "fastmath": {"reassoc", "contract", "arcp", "nsz"},
-    "error_model": "numpy",
-}
-
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Sums may be taken in another order. One loop must not both add up and write to an array: then the compiler makes two
+    versions of it, which round differently, and chooses by where the arrays lie in memory.
+    """
+    return _compiled(function, fastmath={"reassoc", "contract", "arcp", "nsz"})
+
+
+def compiled_exactly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Every operation as it is written."""
+    return _compiled(function, fastmath=False)
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     function = inspect.unwrap(function)  # tests wrap every function in type checks
+    options = {"nogil": True, "error_model": "numpy", **options}
     try:
-        dispatcher: Any = numba.njit(cache=True, **_OPTIONS)(function)
+        dispatcher: Any = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package nor the home can be written to: compile again in each process
-        plain: Callable[..., Any] = numba.njit(**_OPTIONS)(function)
+        plain: Callable[..., Any] = numba.njit(**options)(function)
         return plain
     compile_or_read, lock = dispatcher.compile, Path(dispatcher._cache.cache_path) / "compiling.lock"
 

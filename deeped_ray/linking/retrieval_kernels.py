@@ -10,7 +10,7 @@ mentions are numbered on, so that what the table holds of an earlier mention is 
 
 import numpy as np
 
-from deeped_ray.linking.compiling import compiled
+from deeped_ray.linking.compiling import compiled, compiled_exactly
 
 _ANY, _PRIME = np.int64(42), np.int64(1099511628211)
 _SPREAD, _32 = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
@@ -282,11 +282,10 @@ def relate(mention, entity, evidence, scores, name, halves, at, shares) -> None:
     shares_of(mention, scores, shares)
     for row in range(len(mention)):
         if entity[row] < len(halves):
-            for each in range(halves.shape[1]):
-                half = np.uint32(halves[entity[row], each])
-                value = np.uint32((half & _HALF_REST) << np.uint32(13)).view(np.float32) * _HALF_SCALE
-                vectors[row, each] = -value if half & _HALF_SIGN else value
-                others[name[mention[row]], each] += shares[row] * vectors[row, each]
+            _widen(halves, entity[row], vectors[row])
+    # a loop of its own: within the other, the compiler may scale the product instead, and round it twice
+    for row in range(len(mention)):
+        _add(vectors, vectors, row, shares[row], others[name[mention[row]]])
     _of_others(others)
     for row in range(len(mention)):
         total = np.float32(0)
@@ -296,6 +295,15 @@ def relate(mention, entity, evidence, scores, name, halves, at, shares) -> None:
 
 
 @compiled
+def _widen(halves, row, result) -> None:  # type: ignore[no-untyped-def]
+    """float16 to float32: the bits are those of a number that is 2 ** 112 times too small."""
+    for each in range(halves.shape[1]):
+        half = np.uint32(halves[row, each])
+        value = np.uint32((half & _HALF_REST) << np.uint32(13)).view(np.float32) * _HALF_SCALE
+        result[each] = -value if half & _HALF_SIGN else value
+
+
+@compiled_exactly
 def shares_of(mention, scores, shares) -> None:  # type: ignore[no-untyped-def]
     """Softmax over the rows of each mention."""
     start = 0

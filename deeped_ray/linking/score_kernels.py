@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from deeped_ray.linking.compiling import compiled
+from deeped_ray.linking.compiling import compiled, compiled_exactly
 from deeped_ray.linking.kernels import dots
 
 _LOWEST, _MIN_PRIOR = np.float32(-1e30), np.float32(1e-3)
 
 
-@compiled
+@compiled_exactly
 def beliefs(mu, num_candidates, log_belief, belief) -> None:  # type: ignore[no-untyped-def]
     """Softmax of mu over the candidates of each mention, and its logarithm."""
     for i in range(len(mu)):

@@ -5,7 +5,7 @@ import sys
 
 from deeped_ray.commands.options import MODELS, Answer, add_detection_options, add_kb, config_of, share, spans
 from deeped_ray.linking.detection import DetectionConfig
-from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.opened import open as open_kb
 from deeped_ray.linking.views import answer_of, describe, linked_text
 from deeped_ray.running.console import stdout_style
 
@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     text = sys.stdin.read() if args.text == "-" else args.text
-    linker = Linker.open(args.kb, args.model, detection=config_of(args, DetectionConfig)[0])
+    linker = open_kb(args.kb, detection=config_of(args, DetectionConfig)[0]).linker(args.model)
     predictions = [prediction.at_least(args.threshold) for prediction in linker.link(text, args.spans)]
     if not predictions:
         return (

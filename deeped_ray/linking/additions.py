@@ -8,11 +8,14 @@ An entity that the knowledge base has keeps its vector and its names; a change a
 description counts when `deeped compact` has folded the changes into the parts.
 """
 
+import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.entity_files import OwnEntity, page_id_of
@@ -38,7 +41,8 @@ class Additions:
     """Those that the knowledge base lacks; the first is numbered `first_id`."""
     vectors: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     first_id: int = 0
-    names: Mapping[str, Senses] = field(default_factory=dict)
+    names: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    """Mention -> entity -> count."""
     folded: Mapping[str, str] = field(default_factory=dict)
     """Lower-cased mention -> mention."""
     ids: Mapping[str, int] = field(default_factory=dict)
@@ -49,28 +53,34 @@ class Additions:
 
     @classmethod
     def of(
-        cls, entities: Sequence[OwnEntity], removed: Sequence[str], catalogue: Catalogue, vectors: Mapping[str, Floats]
+        cls,
+        entities: Sequence[OwnEntity],
+        removed: Sequence[str],
+        *,
+        first_id: int,
+        find: Callable[[str], int | None],
+        vectors: Mapping[str, Floats],
     ) -> "Additions":
-        """`vectors` has those of entities that the catalogue lacks, by title."""
-        first_id, added = len(catalogue), list[OwnEntity]()
+        """`find` finds titles in the catalogue; `vectors` has those of entities that it lacks, by title."""
+        added = list[OwnEntity]()
         names: dict[str, dict[int, float]] = {}
         ids: dict[str, int] = {}
         for each in entities:
-            known = catalogue.find(each.title)
+            known = find(each.title)
             if known is None:
                 known = first_id + len(added)
                 added.append(each)
                 _add(names, each.title, known, TITLE_COUNT)
-                _add(names, bare_title(each.title), known, TITLE_COUNT)
+                _add(names, normalize_mention(bare_title(each.title)), known, TITLE_COUNT)
             for name, count in each.aliases:
                 _add(names, name, known, count)
             ids |= dict.fromkeys(filter(None, (each.title, each.id)), known)
-        gone = (catalogue.find(title) for title in removed)
+        gone = (find(title) for title in removed)
         return cls(
             entities=added,
             vectors=np.stack([vectors[each.title] for each in added]) if added else np.zeros((0, 0), np.float32),
             first_id=first_id,
-            names={name: _senses(counts) for name, counts in names.items()},
+            names=names,
             folded={name.lower(): name for name in names},
             ids=ids,
             urls={each.title: each.url for each in entities if each.url}
@@ -81,15 +91,15 @@ class Additions:
     def find(self, surface: str) -> Senses | None:
         """What a surface means beside what the table says: as it stands, or in other case."""
         mention = normalize_mention(surface)
-        found = self.names.get(mention)
-        return self.names.get(self.folded.get(mention.lower(), "")) if found is None else found
+        counts = self.names.get(mention) or self.names.get(self.folded.get(mention.lower(), ""))
+        return _senses(counts) if counts else None
 
-    def is_removed(self, entities: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        return np.isin(entities, [*self.removed])
+    def is_removed(self, entities: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        return np.fromiter((each in self.removed for each in entities.tolist()), bool, len(entities))
 
 
 def _add(names: dict[str, dict[int, float]], name: str, entity: int, count: float) -> None:
-    if name := normalize_mention(name):
+    if name:
         counts = names.setdefault(name, {})
         counts[entity] = max(counts.get(entity, 0.0), count)
 
@@ -195,14 +205,11 @@ class LiveDetector:
         self._names: dict[str, list[str]] = {}
         self._unspaced: list[str] = []
         for name in additions.names:
-            words = words_of(name)
-            # what is made of stop words alone stands everywhere: it is linked only where a span says that it is a mention
-            if not words or all(word.lower() in STOP_WORDS for word in words):
-                continue
-            if _UNSPACED.match(words[0]):
+            word = _first_word(name)
+            if word and _UNSPACED.match(word):
                 self._unspaced.append(name)
-            else:
-                self._names.setdefault(words[0], []).append(name)
+            elif word:
+                self._names.setdefault(word, []).append(name)
         for names in self._names.values():
             names.sort(key=lambda name: (-len(name), name))
 
@@ -224,6 +231,16 @@ class LiveDetector:
             while start >= 0:
                 yield start, start + len(name)
                 start = text.find(name, start + len(name))
+
+
+@functools.lru_cache(maxsize=2**18)  # every change makes a new detector of nearly the same names
+def _first_word(name: str) -> str:
+    """Where a text is looked at more closely; empty for what is made of stop words alone, and stands everywhere.
+
+    Such a name is linked only where a span says that it is a mention.
+    """
+    words = words_of(name)
+    return words[0] if any(word.lower() not in STOP_WORDS for word in words) else ""
 
 
 def _stands(text: str, start: int, name: str) -> bool:

@@ -5,6 +5,7 @@ copies of the first ones with other tables of entities and names. Who works with
 """
 
 import copy
+import functools
 import logging
 import threading
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ class Live:
         self._embedder: TextEmbedder | None = None
         self._parsed: dict[str, tuple[Recorded, OwnEntity]] = {}
         self._vectors: dict[str, tuple[OwnEntity, Floats]] = {}
+        self._find = functools.cache(lambda title: lookup.catalogue.find(title))  # every change asks for all titles
         self._lock = threading.Lock()
 
     def poll(self) -> bool:
@@ -62,7 +64,13 @@ class Live:
             return False
         self.changes.apply(new)
         entities, removed = self._resolved()
-        additions = Additions.of(entities, removed, self._first[1].catalogue, self._embedded(entities))
+        additions = Additions.of(
+            entities,
+            removed,
+            first_id=len(self._first[1].catalogue),
+            find=self._find,
+            vectors=self._embedded(entities),
+        )
         self.linker, self.lookup = _live_linker(self._first[0], additions), LiveLookup(self._first[1], additions)
         return True
 
@@ -77,8 +85,8 @@ class Live:
 
     def _embedded(self, entities: Sequence[OwnEntity]) -> dict[str, Floats]:
         """Vectors of entities that the catalogue lacks. What has not changed is not embedded again."""
-        catalogue, held = self._first[1].catalogue, self._vectors
-        lacking = [each for each in entities if catalogue.find(each.title) is None]
+        held = self._vectors
+        lacking = [each for each in entities if self._find(each.title) is None]
         new = [each for each in lacking if each.title not in held or held[each.title][0] is not each]
         if new:
             self._embedder = self._embedder or TextEmbedder(self._kb)

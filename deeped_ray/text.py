@@ -52,9 +52,7 @@ _ASSIGNED = 0x40000
 """From here on there are no letters: nothing is assigned but tags and private use."""
 _CASED = 0x1F000
 """No code point from here on has case."""
-_GAP_KIND, WORD_KIND, _SINGLE_KIND, MARK_KIND, FIRST_UNSPACED_KIND, KATAKANA_KIND, HAN_KIND, SOUTH_EAST_KIND = range(
-    8
-)
+_GAP_KIND, WORD_KIND, _SINGLE_KIND, MARK_KIND, FIRST_UNSPACED_KIND, KATAKANA_KIND, HAN_KIND, SOUTH_EAST_KIND = range(8)
 _KINDS = {
     WORD_KIND: r"\w+",
     FIRST_UNSPACED_KIND: rf"(?:(?=\w)[{_HIRAGANA}])+",

@@ -60,6 +60,7 @@ COMMANDS = {
     "wikidata": Command(
         "add Wikidata ids to a knowledge base", "deeped wikidata --kb KB --page-props enwiki-latest-page_props.sql.gz"
     ),
+    "pack": Command("pack a knowledge base into one file to give away", "deeped pack KB kb.tar --scores scores.json"),
     "info": Command("show what a knowledge base holds", "deeped info KB"),
 }
 WITHOUT_JSON = ("demo", "serve", "deploy", "evaluate")

@@ -59,7 +59,7 @@ def run_demo(kb: Path, *, port: int | None = None, keep_serving: bool = False) -
 
 
 def run_server(
-    kb: Path, *, port: int | None = None, token_file: str | None = None, writers_token_file: str | None = None
+    kb: Path | str, *, port: int | None = None, token_file: str | None = None, writers_token_file: str | None = None
 ) -> None:
     """Serve until Ctrl-C. Raises an error if the knowledge base cannot be served, or if Ray ends."""
     _end_with_what_was_started()

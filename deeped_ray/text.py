@@ -2,8 +2,8 @@
 
 A text has two kinds of tokens. Both come from one table that says what each character is.
 
-    word    a run of Unicode word characters. Words are the evidence about entities, so they are what vocabularies hold.
-    unit    a word with its combining marks, or a single other character. Mentions consist of units: `U.S.` has four.
+    word    a run of Unicode word characters with their combining marks. Words are the evidence about entities, so they are what vocabularies hold.
+    unit    a word, or a single other character. Mentions consist of units: `U.S.` has four.
 
 Some scripts put no spaces between words. There every character is a unit, so that a name is found inside a run. A word ends
 where the script changes, and runs are cut: Han into pairs of characters, Thai, Lao, Khmer and Burmese into fours.
@@ -33,8 +33,15 @@ UNSPACED = _HAN + _HIRAGANA + _KATAKANA + _SOUTH_EAST
 HAN_PIECE, SOUTH_EAST_PIECE = 2, 4
 """Characters of a word where no space ends it."""
 _PIECES = {_HAN: HAN_PIECE, _SOUTH_EAST: SOUTH_EAST_PIECE}
+# Vowel signs of Devanagari, points of Hebrew and Arabic, accents apart from their letters (NFD). Python does not count
+# them among word characters, so that words would fall apart at them.
+_MARKS = "".join(
+    sign
+    for sign in map(chr, [*range(0x300, 0x3000), *range(0xA600, 0xAC00), *range(0xFE20, 0xFE30)])
+    if unicodedata.category(sign)[0] == "M" and not re.match(f"[{UNSPACED}]", sign)
+)
 _WORD = re.compile(
-    rf"(?:(?![{UNSPACED}])\w)+|(?:(?=\w)[{_HIRAGANA}])+|(?:(?=\w)[{_KATAKANA}])+"
+    rf"(?:(?![{UNSPACED}])\w)+(?:[{_MARKS}]+(?:(?![{UNSPACED}])\w)*)*|(?:(?=\w)[{_HIRAGANA}])+|(?:(?=\w)[{_KATAKANA}])+"
     + "".join(rf"|(?:(?=\w)[{script}]){{1,{size}}}" for script, size in _PIECES.items())
 )
 _SPELLED_WORD = re.compile(r"[\w'’]+")
@@ -45,18 +52,16 @@ _ASSIGNED = 0x40000
 """From here on there are no letters: nothing is assigned but tags and private use."""
 _CASED = 0x1F000
 """No code point from here on has case."""
-_GAP_KIND, WORD_KIND, _SINGLE_KIND, _MARK_KIND, FIRST_UNSPACED_KIND, _KATAKANA_KIND, HAN_KIND, SOUTH_EAST_KIND = range(
-    8
-)
+_GAP_KIND, WORD_KIND, _SINGLE_KIND, MARK_KIND, FIRST_UNSPACED_KIND, KATAKANA_KIND, HAN_KIND, SOUTH_EAST_KIND = range(8)
 _KINDS = {
     WORD_KIND: r"\w+",
     FIRST_UNSPACED_KIND: rf"(?:(?=\w)[{_HIRAGANA}])+",
-    _KATAKANA_KIND: rf"(?:(?=\w)[{_KATAKANA}])+",
+    KATAKANA_KIND: rf"(?:(?=\w)[{_KATAKANA}])+",
     HAN_KIND: rf"(?:(?=\w)[{_HAN}])+",
     SOUTH_EAST_KIND: rf"(?:(?=\w)[{_SOUTH_EAST}])+",
     _GAP_KIND: r"\s+",
     _SINGLE_KIND: r"[\n\r\v\f\x85\u2028\u2029]+",
-    _MARK_KIND: r"[\u0300-\u036f]+",
+    MARK_KIND: f"[{_MARKS}]+",
 }
 """What a character is to a token, by rising precedence; any other character is a single one."""
 HASH_BASE = np.uint64(0xA0761D6478BD642F)
@@ -122,10 +127,9 @@ class Spans(NamedTuple):
 def word_spans(text: str) -> Spans:
     """The words of `tokenize`."""
     codes = codes_of(text)
-    kinds = character_kinds()[codes]
+    kinds = _with_marks(character_kinds()[codes])
     if kinds.max(initial=0) < FIRST_UNSPACED_KIND:
         return _spans(codes, kinds == WORD_KIND)
-    kinds = np.where(kinds == _MARK_KIND, _SINGLE_KIND, kinds)
     is_start = np.append(True, kinds[1:] != kinds[:-1])
     places = np.arange(len(kinds))
     within = places - np.maximum.accumulate(np.where(is_start, places, 0))
@@ -138,16 +142,21 @@ def word_spans(text: str) -> Spans:
 
 
 def unit_spans(text: str) -> Spans:
-    """As `(\\w[\\w\\u0300-\\u036f]*|[^\\w\\s]|LINE END)` would find them, but for scripts without spaces."""
+    """As `(\\w[\\w MARKS]*|[^\\w\\s]|LINE END)` would find them, but for scripts without spaces."""
     codes = codes_of(text)
     kinds = character_kinds()[codes]
-    kinds = np.where(kinds >= FIRST_UNSPACED_KIND, _SINGLE_KIND, kinds)
-    if (kinds == _MARK_KIND).any():
-        # combining marks are no word characters: what is not in NFC would fall apart at them
-        places = np.maximum.accumulate(np.where(kinds == _MARK_KIND, 0, np.arange(len(kinds))))
-        marks = np.where(kinds[places] == WORD_KIND, WORD_KIND, _SINGLE_KIND)
-        kinds = np.where(kinds == _MARK_KIND, marks, kinds)
+    kinds = _with_marks(np.where(kinds >= FIRST_UNSPACED_KIND, _SINGLE_KIND, kinds))
     return _spans(codes, kinds == WORD_KIND, kinds == _SINGLE_KIND)
+
+
+def _with_marks(kinds: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Marks belong to the word before them. Without one they are single characters."""
+    is_mark = kinds == MARK_KIND
+    if not is_mark.any():
+        return kinds
+    places = np.maximum.accumulate(np.where(is_mark, 0, np.arange(len(kinds))))
+    marks = np.where(kinds[places] == WORD_KIND, WORD_KIND, _SINGLE_KIND)
+    return np.where(is_mark, marks, kinds).astype(np.uint8)
 
 
 def hash_tokens(strings: Sequence[str]) -> Hashes:

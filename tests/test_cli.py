@@ -97,6 +97,23 @@ def test_wikidata_adds_ids_and_names_conflicts(
     assert run(capsys, "wikidata", "--kb", kb)[2].startswith("error: Give --page-props FILE")
 
 
+def test_a_packed_knowledge_base_answers_as_the_folder_does(
+    kb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEEPED_CACHE", str(tmp_path / "cache"))
+    archive, scores = str(tmp_path / "kb.tar"), str(tmp_path / "scores.json")
+    run(capsys, "evaluate", "--kb", kb, "--dataset", "mini:dev", "--model", "prior", "--json", scores)
+    code, out, _ = run(capsys, "pack", kb, archive, "--scores", scores, "--licence", "ours")
+    assert (code, "corpus, words, vectors, index, linker, wikidata" in out) == (0, True)
+    assert run(capsys, "link", "--kb", archive, TEXT) == run(capsys, "link", "--kb", kb, TEXT)
+    (card,) = (tmp_path / "cache").glob("archives/*/kb/README.md")
+    told = card.read_text()
+    assert "| source | miniwiki-pages-articles.xml (https://en.wikipedia.org/wiki/) |" in told
+    assert "| licence of the text | ours |" in told
+    assert "| mini:dev | prior | " in told
+    assert run(capsys, "pack", kb, "kb.zip")[2].startswith("error: kb.zip must end with .tar")
+
+
 def test_neighbors_are_entities_or_words(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, entities, _ = run(capsys, "neighbors", "--kb", kb, "--count", "5", "--json", "Apple Inc.")
     assert len(json.loads(entities)) == 5

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deeped_ray.text import (
+    _MARKS,
     UNSPACED,
     Spans,
     content_words,
@@ -20,8 +21,10 @@ from deeped_ray.text import (
 )
 
 _LETTER = rf"(?![{UNSPACED}])\w"
-_UNIT = re.compile(rf"{_LETTER}(?:{_LETTER}|[\u0300-\u036f])*|\w|[^\w\s]|[\n\r\v\f\x85\u2028\u2029]")
-TEXTS = st.text(st.one_of(st.characters(), st.sampled_from("a1_ .\n\u0301\u0308é\u2029東京都のはラーกิ々〇")))
+_UNIT = re.compile(rf"{_LETTER}(?:{_LETTER}|[{_MARKS}])*|\w|[^\w\s]|[\n\r\v\f\x85\u2028\u2029]")
+TEXTS = st.text(
+    st.one_of(st.characters(), st.sampled_from("a1_ .\n\u0301\u0308é\u0915\u093f\u05e9\u05b8\u2029東京都のはラーกิ々〇"))
+)
 
 
 def places(spans: Spans) -> list[tuple[int, int]]:
@@ -75,6 +78,13 @@ def test_scripts_without_spaces_are_cut_into_words_and_their_characters_are_unit
     text = "東京都のラーメン店Tokyo"
     assert words_of(text) == ["東京", "都", "の", "ラーメン", "店", "Tokyo"]
     assert [text[start:end] for start, end in places(unit_spans(text))] == [*"東京都のラーメン店", "Tokyo"]
+
+
+def test_combining_marks_stay_with_their_letters() -> None:
+    for text in ("नई दिल्ली भारत", "שָׁלוֹם עוֹלָם", "مُحَمَّد العربية", "বাংলা ভাষা", "தமிழ்நாடு", "Zu\u0308rich e\u0301t"):
+        assert words_of(text) == text.split()
+        assert places(word_spans(text)) == places(unit_spans(text))
+    assert words_of("\u0301abc") == ["abc"]
 
 
 def test_hashes_of_words_differ() -> None:

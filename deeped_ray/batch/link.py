@@ -107,7 +107,7 @@ def _start(
     else:
         file.write_json(run)
     _remove_leftovers(output)
-    return Job(kb.location, part_ids, config, detection, output, metadata)
+    return Job(kb.origin, part_ids, config, detection, output, metadata)
 
 
 def _remove_leftovers(output: Location) -> None:

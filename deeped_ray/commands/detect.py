@@ -35,13 +35,14 @@ def run(args: argparse.Namespace) -> Answer:
     if args.model and not args.dataset:
         raise DeepEdError("--model needs --dataset. `deeped link` links the mentions of a text.")
     (config,) = config_of(args, DetectionConfig)
+    kb = KnowledgeBase(args.kb)
     if args.dataset and args.model:
-        linker = Linker.open(args.kb, args.model, detection=config)
-        reports = [evaluate_end_to_end(linker, spec) for spec in args.dataset]
+        linker = Linker.open(kb, args.model, detection=config)
+        reports = [evaluate_end_to_end(linker, spec, kb=kb) for spec in args.dataset]
         return [asdict(report) for report in reports], detection_table(reports)
-    detector = open_detector(KnowledgeBase(args.kb), config)
+    detector = open_detector(kb, config)
     if args.dataset:
-        reports = [evaluate_detection(detector.spans, spec) for spec in args.dataset]
+        reports = [evaluate_detection(detector.spans, spec, kb=kb) for spec in args.dataset]
         return [asdict(report) for report in reports], detection_table(reports)
     text = sys.stdin.read() if args.text == "-" else args.text
     rows = [(start, end, text[start:end]) for start, end in detector.spans(text)]

@@ -16,7 +16,11 @@ Answer = tuple[Any, str]
 
 
 def add_kb(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kb", required=True, help="knowledge-base folder")
+    parser.add_argument(
+        "--kb",
+        required=True,
+        help="knowledge base: a folder, a file that `deeped pack` wrote, or the address of either",
+    )
 
 
 def add_detection_options(parser: argparse.ArgumentParser) -> None:

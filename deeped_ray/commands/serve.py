@@ -2,10 +2,10 @@
 
 import argparse
 import os
-from pathlib import Path
 
 from deeped_ray.commands.options import Answer, add_kb, positive
 from deeped_ray.demo import run_server
+from deeped_ray.storage.location import Location
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +23,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     run_server(
-        Path(args.kb).absolute(), port=args.port, token_file=args.token_file, writers_token_file=args.writers_token_file
+        Location(args.kb).address,
+        port=args.port,
+        token_file=args.token_file,
+        writers_token_file=args.writers_token_file,
     )
     return None, ""

@@ -164,7 +164,10 @@ def _summary_of(done: Sequence[Outcome[Found]], inputs: Inputs, *, strict: bool)
         names = ", ".join(file.name for file in [*inputs.dumps, *inputs.entities])
         raise DumpError(f"{names} contains no pages.{f' {damage[0]}' if damage else ''}")
     if total["skipped_pages_without_title"]:
-        logger.warning("skipped %d pages without a title", total["skipped_pages_without_title"])
+        ids = ", ".join(
+            str(page_id) for each in done for found in each.results for page_id in found.get("untitled", ())
+        )
+        logger.warning("skipped %d pages without a title: %s", total["skipped_pages_without_title"], ids)
     if total["shortened_entities"]:
         logger.warning(
             "%d entities have more than %d aliases or examples, or a longer description: the rest is left out",

@@ -56,7 +56,7 @@ def parse_shard(item: tuple[int, DumpShard], shuffle: Shuffle, lot_characters: i
         counts.update(_spill_pages(lots[-1], lot, shuffle))
     counts["skipped_other_namespaces"] = stats.num_other_namespaces
     counts["skipped_pages_without_title"] = len(stats.untitled_page_ids)
-    return {"lots": lots, "counts": counts, "damage": stats.damage}
+    return {"lots": lots, "counts": counts, "damage": stats.damage, "untitled": stats.untitled_page_ids[:20]}
 
 
 def _pages_of(shard: DumpShard, stats: DumpStats) -> Iterator[Page]:

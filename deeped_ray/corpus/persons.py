@@ -1,8 +1,10 @@
-"""Which pages are about a person, for coreferences such as "Such" for "Peter Such" (section 6); in English.
+"""Which pages are about a person, for coreferences such as "Such" for "Peter Such" (section 6).
 
-    category    `[[Category:Living people]]`, `[[Category:1950 births]]`, `[[Category:50 BC deaths]]`
-    infobox     the page's first, if it is one for persons
-    opening     "Peter Such (born 12 June 1964)": all that text without markup can tell
+    category    `[[Category:Living people]]`, `[[Category:1950 births]]`, `[[Kategorie:Geboren 1950]]`
+    infobox     the page's first, if it is one for persons; in other languages a template such as `{{Personendaten}}`
+    opening     "Peter Such (born 12 June 1964)": all that text without markup can tell, in English only
+
+What other languages write stands in `wiki_words.txt`, for the larger Wikipedias.
 
 Infoboxes are looked for where a page begins, categories where it ends, so that long pages cost no more than short ones.
 """
@@ -10,6 +12,7 @@ Infoboxes are looked for where a page begins, categories where it ends, so that 
 import re
 
 from deeped_ray.corpus.titles import Names
+from deeped_ray.corpus.wiki_words import NAMESPACES, words
 from deeped_ray.storage.compressed import read_lines
 from deeped_ray.storage.location import Location
 from deeped_ray.text import bare_title, content_words, normalize_title
@@ -39,6 +42,15 @@ _INFOBOXES = frozenset(
         *("spy", "sumo wrestler", "swimmer", "theologian", "vice president", "writer", "youtube personality"),
     ]
 )
+_ANY_CATEGORY = re.compile(r"\[\[([^\[\]|:]{1,30}):([^\[\]|]{1,80})")
+_ANY_TEMPLATE = re.compile(r"\{\{([^{}|<>\n]{1,60})")
+_CATEGORY_WORDS = NAMESPACES | {"category"}
+_YEAR = r"(?:[^\W\d_]{1,12} )?\d+[^\s]{0,4}"
+_THEIR_CATEGORY = re.compile(
+    f"(?:{'|'.join(re.escape(entry).replace(re.escape('#'), _YEAR) for entry in sorted(words('categories of persons')))})"
+    r"(?: [^\d]{1,12}|\.)?"
+)
+_THEIR_TEMPLATES = words("templates of persons")
 # "Peter Such (born 12 June 1964)", also "(born Mary Smith; 1964)" and "(born )", where a template gave the date;
 # "(1 May 1900 – June 2, 1980)", also with places between, if one of the dates has its day or a "c." and the two are as
 # far apart as a life is long. Years alone, as in "World War I (1914–1918)", prove nothing.
@@ -53,9 +65,24 @@ _LIVED = re.compile(rf"\([^()]*?{_DATE}[^()\d]*?[–—-][^()\d]*?{_DATE}")
 _LIFE_YEARS = range(10, 116)
 
 
-def is_person(title: str, wikitext: str, text: str) -> bool:
+def is_person(title: str, wikitext: str, text: str, language: str = "en") -> bool:
     """Whether a page is about a person, by its markup or by the first words of its plain text."""
+    if language != "en" and _is_person_elsewhere(wikitext):
+        return True
     return _has_category(wikitext) or _has_infobox(wikitext) or opens_with_life(title, text)
+
+
+def _is_person_elsewhere(wikitext: str) -> bool:
+    """By the categories and templates of other languages."""
+    beginning, end = wikitext[:_BEGINNING_CHARACTERS], wikitext[-_END_CHARACTERS:]
+    for prefix, name in _ANY_CATEGORY.findall(end):
+        if prefix.strip().lower() in _CATEGORY_WORDS and _THEIR_CATEGORY.fullmatch(_plain(name)):
+            return True
+    return any(_plain(name) in _THEIR_TEMPLATES for name in _ANY_TEMPLATE.findall(f"{beginning}\n{end}"))
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.replace("_", " ").lower().split())
 
 
 def _has_category(wikitext: str) -> bool:
@@ -67,7 +94,7 @@ def _has_infobox(wikitext: str) -> bool:
     if wikitext.find("nfobox", 0, _BEGINNING_CHARACTERS) < 0:
         return False
     infobox = _INFOBOX.search(wikitext, 0, _BEGINNING_CHARACTERS)
-    name = " ".join(infobox[1].replace("_", " ").lower().split()) if infobox else ""
+    name = _plain(infobox[1]) if infobox else ""
     return name in _INFOBOXES or name.endswith(_INFOBOX_ENDS)
 
 

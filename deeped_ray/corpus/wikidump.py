@@ -155,6 +155,8 @@ def read_siteinfo(path: Location) -> SiteInfo:
         head = first_content(path, 2**16)
     except READ_ERRORS as error:
         raise DumpError(f"{path} ends early or is damaged at its start: {error}. Fetch the dump again.") from error
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head[:4]:
+        raise DumpError(f"{path} is UTF-16; dumps are UTF-8. Convert it: iconv -f UTF-16 -t UTF-8 OLD.xml > NEW.xml.")
     if head.lstrip().startswith(_DOC):
         return SiteInfo(is_extracted=True)
     root = re.search(rb"<([A-Za-z_][\w.-]*)[^>]*>", head.replace(b"<?xml", b"", 1))
@@ -260,17 +262,34 @@ def _pages_of_chunk(path: Location, offset: int, xml: bytes, stats: DumpStats) -
     if last < first:
         stats.damage.append(f"{path.name} at byte {offset:,}: a page without an end")
         return
-    try:
-        root = ElementTree.fromstring(b"<pages>" + xml[first : last + len(_END)] + b"</pages>")
-    except ElementTree.ParseError as error:
-        stats.damage.append(f"{path.name} at byte {offset:,}: {error}")
-        return
-    if _PAGE in xml[last:]:
-        stats.damage.append(f"{path.name} at byte {offset + last:,}: a page without an end")
-    for element in root:
+    for element in _elements(path, offset + first, xml[first : last + len(_END)], stats):
         page = _page(element, stats)
         if page:
             yield page
+    if _PAGE in xml[last:]:
+        stats.damage.append(f"{path.name} at byte {offset + last:,}: a page without an end{_title_of(xml[last:])}")
+
+
+def _elements(path: Location, offset: int, xml: bytes, stats: DumpStats) -> Iterator[ElementTree.Element]:
+    """All pages at once. If that fails, one by one, so that only the damaged ones are lost."""
+    try:
+        yield from ElementTree.fromstring(b"<pages>" + xml + b"</pages>")
+        return
+    except ElementTree.ParseError:
+        pass
+    starts = [found.start() for found in re.finditer(_PAGE, xml)]
+    for start, end in itertools.pairwise([*starts, len(xml)]):
+        page = xml[start:end]
+        try:
+            yield from ElementTree.fromstring(b"<pages>" + page[: page.rfind(_END) + len(_END)] + b"</pages>")
+        except ElementTree.ParseError as error:
+            stats.damage.append(f"{path.name} at byte {offset + start:,}{_title_of(page)}: {error}")
+
+
+def _title_of(page: bytes) -> str:
+    """What was lost, for those who look for it."""
+    title = re.search(rb"<title>([^<]{1,255})</title>", page)
+    return f", {html.unescape(title[1].decode(errors='replace'))!r}" if title else ""
 
 
 def _page(element: ElementTree.Element, stats: DumpStats) -> RawPage | None:

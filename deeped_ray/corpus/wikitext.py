@@ -12,10 +12,10 @@ text.
 import html
 import re
 from itertools import accumulate
-from pathlib import Path
 from urllib.parse import unquote
 
 from deeped_ray.corpus.persons import is_person
+from deeped_ray.corpus.wiki_words import LANGUAGE_CODES, NAMESPACES, SHOWN_PREFIXES, words
 from deeped_ray.corpus.wikidump import RawPage, SiteInfo
 from deeped_ray.text import UNSPACED, bare_title, normalize_title
 from deeped_ray.types import Link, Page
@@ -45,114 +45,17 @@ _STRIPPED = (
 # An opening bracket, with all of the link and its trail ([[dog]]s) unless another link stands inside. Where no space ends a
 # word there are no trails: they would reach to the end of the clause.
 _LINK = re.compile(rf"\[\[(?!\[)(?:([^\[\]]*(?:(?:\[(?!\[)|\](?!\]))[^\[\]]*)*)\]\]((?:(?![{UNSPACED}])[^\W\d_])*))?")
-_REDIRECT = re.compile(r"\s*#[^\s\[\]]+\s*(?::\s*)?\[\[([^\[\]|#]+)")
+# one word after the sign, but for Persian
+_REDIRECT = re.compile(r"\s*#(?:تغییر مسیر|[^\s\[\]]+)\s*(?::\s*)?\[\[([^\[\]|#]+)")
 _TEMPLATE_NAME = re.compile(r"\{\{\s*([^{}|\n]{1,60})")
 _MAX_NESTING = 20  # no page puts pictures into captions this deep, and each level reads those inside it again
-# Links to sister projects show their text in the article, unlike those to other namespaces.
-_SHOWN_PREFIXES = (
-    *("wikt", "wiktionary", "commons", "wikisource", "wikiquote", "wikinews", "wikibooks", "wikiversity", "doi"),
-    *("wikivoyage", "wikidata", "wikispecies", "species", "meta", "s", "c", "d", "q", "b", "n", "v", "m", "mw", "w"),
-    *(
-        "wp",
-        "voy",
-        "incubator",
-        "wikimedia",
-        "foundation",
-        "wmf",
-        "outreach",
-        "bugzilla",
-        "phab",
-        "wikitravel",
-        "meatball",
-    ),
-    *("mail", "betawiki", "translatewiki", "betawikiversity"),
-)
 # English names work in every wiki; `image` is what File was called before 2009. The dump's own names are added to these.
 _OTHER_PREFIXES = {
     *("category", "file", "image", "media", "template", "help", "portal", "wikipedia", "project", "user", "talk"),
-    *("special", "draft", "module", "mediawiki", "timedtext", "book", *_SHOWN_PREFIXES),
+    *("special", "draft", "module", "mediawiki", "timedtext", "book", *SHOWN_PREFIXES),
 }
-# A wiki's own names of its namespaces stand in the head of its dump, but not the names they once had, which old pages use.
-_FORMER_NAMESPACES = {
-    *(
-        "bild",
-        "imagen",
-        "imagem",
-        "immagine",
-        "imatge",
-        "afbeelding",
-        "billede",
-        "kuva",
-        "obraz",
-        "grafika",
-        "kép",
-        "slika",
-    ),
-    *(
-        "soubor",
-        "súbor",
-        "resim",
-        "gambar",
-        "hình",
-        "εικόνα",
-        "изображение",
-        "картинка",
-        "зображення",
-        "слика",
-        "картина",
-    ),
-    *(
-        "תמונה",
-        "صورة",
-        "پرونده",
-        "चित्र",
-        "画像",
-        "图像",
-        "圖像",
-        "图片",
-        "圖片",
-        "檔案",
-        "文件",
-        "그림",
-        "파일",
-        "ไฟล์",
-        "ファイル",
-    ),
-    *("kategorie", "categorie", "catégorie", "categoría", "categoria", "kategoria", "kategori", "kategória", "luokka"),
-    *(
-        "κατηγορία",
-        "категория",
-        "категорія",
-        "категорија",
-        "קטגוריה",
-        "تصنيف",
-        "رده",
-        "श्रेणी",
-        "カテゴリ",
-        "分類",
-        "分类",
-        "분류",
-    ),
-}
-LANGUAGE_CODES = frozenset(
-    code
-    for line in (Path(__file__).parent / "language_codes.txt").read_text().splitlines()
-    for code in line.split()
-    if not line.startswith("#")
-)
-"""Prefixes of links to other Wikipedias. No Wikipedia has articles under them; a title such as `CSI: Miami` has none."""
-# What the larger editions call their disambiguation templates and mark in titles; checked against the start of the name.
-_DISAMBIGUATION = (
-    *("disambig", "disamb", "dab", "hndis", "geodis", "surname", "given name", "numberdis", "set index", "sia"),
-    *("begriffsklärung", "homonym", "desambig", "disambigua", "dp", "ujednoznacznienie", "неоднозначност"),
-    *("неоднозначно", "förgrening", "gren", "rozcestník", "曖昧さ回避", "aimai", "消歧义", "消歧義", "동음이의"),
-    *("توضيح", "anlam ayrımı", "egyért"),
-)
-_DISAMBIGUATION_SUFFIX = re.compile(
-    r"\((?:disambiguation|begriffsklärung|homonymie|desambiguación|desambiguação|disambigua|doorverwijspagina"
-    r"|ujednoznacznienie|значения|olika betydelser|曖昧さ回避|消歧义|消歧義|동음이의)\)$",
-    re.IGNORECASE,
-)
+_DISAMBIGUATION = tuple(words("disambiguation templates"))
+_DISAMBIGUATION_TITLES = words("disambiguation titles")
 
 
 def parse_page(raw: RawPage, site: SiteInfo = SiteInfo()) -> Page:  # noqa: B008 - frozen
@@ -167,12 +70,15 @@ def parse_page(raw: RawPage, site: SiteInfo = SiteInfo()) -> Page:  # noqa: B008
     links = [link for link in links if link.target != raw.title]
     if is_disambiguation(raw):
         return Page(raw.page_id, raw.title, text, tuple(links), is_disambiguation=True)
-    return Page(raw.page_id, raw.title, text, tuple(links), is_person=is_person(raw.title, raw.wikitext, text))
+    return Page(
+        raw.page_id, raw.title, text, tuple(links), is_person=is_person(raw.title, raw.wikitext, text, site.language)
+    )
 
 
 def is_disambiguation(raw: RawPage) -> bool:
     """By title suffix, magic word or template, in the forms the larger language editions use."""
-    if _DISAMBIGUATION_SUFFIX.search(raw.title) or "__DISAMBIG__" in raw.wikitext:
+    suffix = raw.title.rpartition("(")[2].removesuffix(")").lower() if raw.title.endswith(")") else ""
+    if suffix in _DISAMBIGUATION_TITLES or "__DISAMBIG__" in raw.wikitext:
         return True
     for match in _TEMPLATE_NAME.finditer(raw.wikitext):
         name = match.group(1).strip().lower().replace("_", " ")
@@ -284,7 +190,7 @@ def _read_link(content: str, namespaces: frozenset[str]) -> tuple[str, str]:
         target = html.unescape(target)
     if ":" in target:
         if _is_hidden(prefix := _prefix(target), namespaces):
-            is_shown = target.lstrip().startswith(":") or prefix in _SHOWN_PREFIXES
+            is_shown = target.lstrip().startswith(":") or prefix in SHOWN_PREFIXES
             return anchor if is_shown else "", ""
         target = target.lstrip(" :")
     if "#" in target:
@@ -323,7 +229,7 @@ def _is_hidden(prefix: str, namespaces: frozenset[str]) -> bool:
         or prefix in namespaces
         or prefix.endswith(" talk")
         or prefix in LANGUAGE_CODES
-        or prefix in _FORMER_NAMESPACES
+        or prefix in NAMESPACES
     )
 
 

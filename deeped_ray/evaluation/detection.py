@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deeped_ray.corpus.catalogue import Catalogue
-from deeped_ray.evaluation.datasets import read_dataset
+from deeped_ray.evaluation.datasets import check_ids, read_dataset
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.linker import Linker
 from deeped_ray.types import Document, Prediction
 
@@ -46,8 +47,11 @@ class DetectionReport:
         return self.dataset.rstrip("/").rpartition("/")[2]
 
 
-def evaluate_detection(spans_of: Callable[[str], list[tuple[int, int]]], spec: str) -> DetectionReport:
-    documents = read_dataset(spec, with_unlinked=True)
+def evaluate_detection(
+    spans_of: Callable[[str], list[tuple[int, int]]], spec: str, *, kb: KnowledgeBase | None = None
+) -> DetectionReport:
+    """`links:` is read from `kb`."""
+    documents = read_dataset(spec, kb=kb, with_unlinked=True)
     start = time.monotonic()
     found = [set(spans_of(document.text)) for document in documents]
     seconds = time.monotonic() - start
@@ -55,9 +59,10 @@ def evaluate_detection(spans_of: Callable[[str], list[tuple[int, int]]], spec: s
     return DetectionReport(spec, score_spans(documents, found), num_characters / seconds if seconds else 0.0)
 
 
-def evaluate_end_to_end(linker: Linker, spec: str) -> DetectionReport:
+def evaluate_end_to_end(linker: Linker, spec: str, *, kb: KnowledgeBase | None = None) -> DetectionReport:
     """Scores of spans as in `evaluate_detection`, then of mentions that also have the right entity."""
-    documents = read_dataset(spec, with_unlinked=True)
+    documents = read_dataset(spec, kb=kb, with_unlinked=True)
+    check_ids(spec, documents, linker.inputs.catalogue)
     start = time.monotonic()
     raw = [linker.document(document.text) for document in documents]
     answers = linker.link_batch(raw, explain=False)

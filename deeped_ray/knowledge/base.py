@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from deeped_ray import __version__
+from deeped_ray.knowledge.archive import is_archive, unpacked
 from deeped_ray.knowledge.parts import (
     MAKERS,
     ArtifactError,
@@ -45,7 +46,12 @@ class KnowledgeBase:
     """Reads and writes the parts of one knowledge base."""
 
     def __init__(self, root: Address, *, create: bool = False) -> None:
-        self.location = Location(root)
+        self.is_packed = is_archive(root)
+        self.origin = Location(root)
+        """What was given: every node can open it, also if it is an archive."""
+        if create and self.is_packed:
+            raise DeepEdError(f"{root} is a file. Give a folder to build into.")
+        self.location = Location(unpacked(root)) if self.is_packed else self.origin
         self.settings: dict[str, Any] = {}
         """Of the stage that writes, by section: kept in the manifest beside what it makes."""
         path = self.location.path
@@ -60,7 +66,7 @@ class KnowledgeBase:
             raise ArtifactError(f"No knowledge base at {self}. Run {MAKERS['corpus']} --kb {self} first.")
 
     def __str__(self) -> str:
-        return str(self.location)
+        return str(self.origin)
 
     @property
     def root(self) -> Path:
@@ -154,6 +160,8 @@ class KnowledgeBase:
         Everything that is read from the parents belongs inside the block: if one of them is replaced meanwhile, the new
         part is refused rather than recorded as made from what it was not made from. There is one writer at a time.
         """
+        if self.is_packed:
+            raise DeepEdError(f"{self} is an archive, which is only read. Build into a folder.")
         parent_ids = {parent: self.open(parent).id for parent in parents}
         (self.location / "parts").make_folder()
         with sole_writer(self.location) as still_mine:

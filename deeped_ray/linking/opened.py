@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def open(root: Address, *, detection: DetectionConfig | None = None) -> "KnowledgeBase":
-    """A finished knowledge base: a folder, or an address such as s3://bucket/kb."""
+    """A finished knowledge base: a folder, a file that `deeped pack` wrote, or the address of either, such as s3://bucket/kb."""
     return KnowledgeBase(root, detection=detection)
 
 

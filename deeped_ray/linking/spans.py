@@ -4,6 +4,7 @@
     in usual case  the same for capitals (BANK OF ENGLAND) and for sentences without any capital (bank of england)
     in lower case  the same for the lower-cased text: how common words are told from names
     runs           up to four capitalised words in a row, known or not
+    blocks         in Japanese and Chinese, up to four stretches of one script in a row, known or not: 社会 + システム
 
 Spans overlap, and most of them are no mentions: that is for the model of `detection` to say.
 """
@@ -18,10 +19,12 @@ from deeped_ray.corpus.vocabulary import Vocabulary
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import StringIndex
 from deeped_ray.linking.units import APOSTROPHE, BREAK, MAX_PREFIX, Runs, Units, read_units, runs_of
-from deeped_ray.text import Bools, Hashes, Ints
+from deeped_ray.text import HAN_KIND, KATAKANA_KIND, WORD_KIND, Bools, Hashes, Ints, codes_of
 
 MAX_RUN = 4
 """Words of a name that the mention table does not know."""
+_DOTS = codes_of("・＝=.-‐")
+"""What stands between the words of a name in katakana, or after the initials before it."""
 LEAST_LINKED = 0.02
 """A lower-case string that is linked more seldom where it occurs is not looked at."""
 
@@ -100,7 +103,7 @@ class SpanFinder:
         for num_letters, found in enumerate(trimmed, 1):
             key, row = _keyed(found, num_letters)
             forms[0] = np.append(forms[0][0], key), np.append(forms[0][1], row)
-        keys = np.unique(np.concatenate([*(key for key, _ in forms), _run_keys(runs)]))
+        keys = np.unique(np.concatenate([*(key for key, _ in forms), _run_keys(runs), _block_keys(units)]))
         rows = [np.full(len(keys), -1) for _ in forms]
         for column, (key, row) in zip(rows, forms, strict=True):
             column[keys.searchsorted(key)] = row
@@ -156,3 +159,30 @@ def _run_keys(runs: Runs) -> Ints:
         first, last = first[is_one], last[is_one]
         keys.append((first * (MAX_UNITS + 1) + last - first + 1) * (MAX_PREFIX + 1))
     return np.concatenate(keys) if keys else np.zeros(0, np.int64)
+
+
+def _block_keys(units: Units) -> Ints:
+    """Up to MAX_RUN blocks in a row. A block is a stretch of Han, or of katakana with its dots, or a word beside them."""
+    is_own = (units.script == KATAKANA_KIND) | (units.script == HAN_KIND)
+    if not is_own.any():
+        return np.zeros(0, np.int64)
+    is_letter = is_own | (units.script == WORD_KIND)
+    is_joined = np.append(False, ~units.is_spaced[1:])
+    is_between = np.append(False, is_letter[:-1]) & np.append(is_letter[1:] & is_joined[1:], False) & is_joined
+    is_dot = np.isin(units.code, _DOTS) & is_between
+    is_member = is_letter | is_dot
+    goes_on = np.append(False, is_member[:-1]) & is_member & is_joined
+    # a dot has the script of the letter before it
+    script = np.where(is_dot, np.append(0, units.script[:-1]), units.script)
+    same = goes_on & np.append(False, script[1:] == script[:-1])
+    run = np.cumsum(~goes_on)
+    has_own = np.bincount(run, is_own) > 0
+    firsts = np.flatnonzero(is_member & ~same & has_own[run])
+    lasts = np.flatnonzero(is_member & ~np.append(same[1:], False) & has_own[run])
+    keys = []
+    for count in range(min(MAX_RUN, len(firsts))):
+        first, last = firsts[: len(firsts) - count], lasts[count:]
+        length = last - first + 1
+        is_one = (run[first] == run[last]) & (length > 1) & (length <= MAX_UNITS)
+        keys.append((first[is_one] * (MAX_UNITS + 1) + length[is_one]) * (MAX_PREFIX + 1))
+    return np.concatenate(keys)

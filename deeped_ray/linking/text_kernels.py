@@ -15,6 +15,7 @@ from deeped_ray.text import (
     HAN_PIECE,
     HASH_BASE,
     HASH_OFFSET,
+    MARK_KIND,
     SOUTH_EAST_KIND,
     SOUTH_EAST_PIECE,
     WORD_KIND,
@@ -50,7 +51,10 @@ def find_words(codes, kinds, table, starts, ends, hashes, rows):  # type: ignore
             continue
         most = HAN_PIECE if kind == HAN_KIND else SOUTH_EAST_PIECE if kind == SOUTH_EAST_KIND else len(codes)
         total, power, start = _ZERO, _ONE, at
-        while at < len(codes) and at - start < most and kinds[codes[at]] == kind:
+        while at < len(codes) and at - start < most:
+            own = kinds[codes[at]]
+            if own != kind and (own != MARK_KIND or kind != WORD_KIND):
+                break
             total += _mix(np.uint64(codes[at]) + HASH_OFFSET) * power
             power *= HASH_BASE
             at += 1

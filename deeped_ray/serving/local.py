@@ -23,7 +23,7 @@ def local_config(port: int, args: dict[str, Any], **deployment: Any) -> dict[str
 
 def deploy(
     ray: LocalRay,
-    kb: Path,
+    kb: Path | str,
     *,
     port: int | None = None,
     token_file: str | None = None,

@@ -45,6 +45,43 @@ def test_other_categories_make_no_person(markup: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("language", "markup"),
+    [
+        *(
+            ("de", "[[Kategorie:Geboren 1950]]"),
+            ("de", "{{Personendaten\n|NAME=X}}"),
+            ("fr", "[[Catégorie:Naissance en mai 1950]]"),
+        ),
+        *(
+            ("es", "[[Categoría:Nacidos en 1950]]"),
+            ("it", "{{Bio\n|Nome = X}}"),
+            ("pl", "[[Kategoria:Urodzeni w 1950]]"),
+        ),
+        *(
+            ("ru", "[[Категория:Родившиеся в 1950 году]]"),
+            ("sv", "[[Kategori:Födda 1950|X]]"),
+            ("tr", "[[Kategori:1950 doğumlular]]"),
+        ),
+        *(
+            ("hu", "[[Kategória:1950-ben született személyek]]"),
+            ("fi", "[[Luokka:Vuonna 1950 syntyneet]]"),
+            ("ja", "[[Category:1950年生]]"),
+        ),
+        *(
+            ("ko", "[[분류:1950년 출생]]"),
+            ("ar", "[[تصنيف:مواليد 1950]]"),
+            ("fa", "[[رده:زادگان ۱۹۵۰ (میلادی)]]"),
+            ("he", "[[קטגוריה:ילידי 1950]]"),
+        ),
+        *(("zh", "[[Category:在世人物]]"), ("vi", "[[Thể loại:Sinh năm 1950]]"), ("pt", "{{Info/Biografia\n|nome=X}}")),
+    ],
+)
+def test_persons_are_told_in_the_larger_languages(language: str, markup: str) -> None:
+    assert is_person("X", f"{markup}\nX is X.", "X is X.", language)
+    assert not is_person("X", f"{markup.replace(':', ':List of ').replace('{{', '{{List of ')}\nX", "X is X.", language)
+
+
+@pytest.mark.parametrize(
     "infobox",
     [
         *(

@@ -72,6 +72,24 @@ def test_a_file_that_is_no_dump_is_refused(tmp_path: Path, content: str, message
         read(path)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_refused_with_what_to_do(tmp_path: Path, encoding: str) -> None:
+    path = write_dump(tmp_path / "dump.xml", PAGES)
+    (tmp_path / "dump.xml.bz2").write_bytes(bz2.compress(path.read_text().encode(encoding)))
+    with pytest.raises(DumpError, match=r"is UTF-16; dumps are UTF-8\. Convert it: iconv"):
+        read(tmp_path / "dump.xml.bz2")
+
+
+def test_of_a_damaged_stretch_only_the_damaged_pages_are_lost_and_named(tmp_path: Path) -> None:
+    torn = page_xml("Torn &amp; worn", "a <ref> tag", page_id=8), page_xml("Open", "x").replace("</page>", "")
+    pages = page_xml("First", "a") + torn[0] + page_xml("Second", "b", page_id=9) + torn[1] + page_xml("Third", "c")
+    stats = DumpStats()
+    found = read_dump(Location(write_dump(tmp_path / "dump.xml", pages)), stats)
+    assert [page.title for page in found] == ["First", "Second", "Third"]
+    lost = [place.split("byte ")[1] for place in stats.damage]
+    assert [place.split(", ")[1].partition(":")[0] for place in lost] == ["'Torn & worn'", "'Open'"]
+
+
 def test_a_truncated_bz2_gives_what_came_before_and_says_so(tmp_path: Path) -> None:
     many = "".join(page_xml(f"Page {number}", f"{hash(str(number))} " * 300, page_id=number) for number in range(900))
     packed = bz2.compress(write_dump(tmp_path / "dump.xml", many).read_bytes())

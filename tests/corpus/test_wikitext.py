@@ -190,6 +190,46 @@ def test_disambiguation_pages_are_told_from_markup(marker: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        *(
+            ("Mercurio (desambiguación)", ""),
+            ("メルクリウス (曖昧さ回避)", ""),
+            ("מרקורי (פירושונים)", ""),
+            ("Cıva (anlam ayrımı)", ""),
+        ),
+        *(
+            ("水星", "{{消歧义}}"),
+            ("Меркурий", "{{неоднозначность}}"),
+            ("Kvikksølv", "{{Peker}}"),
+            ("Ртуть", "{{Неоднозначність}}"),
+        ),
+        *(
+            ("عطارد", "{{توضيح}}"),
+            ("Thủy", "{{Trang định hướng}}"),
+            ("बुध", "{{बहुविकल्पी शब्द}}"),
+            ("수성", "{{동음이의}}"),
+        ),
+    ],
+)
+def test_disambiguation_pages_are_told_in_the_larger_languages(title: str, text: str) -> None:
+    assert parse_page(RawPage(1, title, f"* [[X]]\n{text}", None)).is_disambiguation
+    assert not parse_page(RawPage(1, "Mercurio (planeta)", "* [[X]]", None)).is_disambiguation
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("#REDIRECT [[Y]]", "#redirect:[[Y]]", "#WEITERLEITUNG [[Y]]", "#REDIRECTION[[Y]]", "#перенаправление [[Y]]"),
+        *("#転送 [[Y]]", "#重定向 [[Y]]", "#넘겨주기 [[Y]]", "#تحويل [[Y]]", "#تغییر مسیر [[Y]]", "#הפניה [[Y]]"),
+    ],
+)
+def test_redirects_are_told_in_any_language(text: str) -> None:
+    assert parse_page(RawPage(1, "X", text, None)).redirect == "Y"
+    assert parse_page(RawPage(1, "X", text.replace("#", "# "), None)).redirect is None
+
+
+@pytest.mark.parametrize(
     "template", ["{{disambiguation needed|date=2020}}", "{{Infobox surname}}", "{{About|the fruit}}"]
 )
 def test_articles_that_only_mention_ambiguity_stay_articles(template: str) -> None:

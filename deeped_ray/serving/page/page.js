@@ -159,7 +159,7 @@ function highlight(mention, attended) {
   for (const node of nodes) {
     const marked = new DocumentFragment();
     let at = 0;
-    for (const { 0: word, index } of node.data.matchAll(/[\p{L}\p{N}_]+/gu)) {
+    for (const { 0: word, index } of node.data.matchAll(/[\p{L}\p{N}\p{M}_]+/gu)) {
       const weight = weights.get(word.toLowerCase());
       if (weight === undefined) continue;
       marked.append(node.data.slice(at, index), weighted(element("mark", { class: "attended" }, word), weight));

@@ -124,12 +124,12 @@ def test_a_kill_before_the_switch_leaves_the_old_and_after_it_the_new(
 ) -> None:
     write_manifest, written = KnowledgeBase.write_manifest, list[str]()
 
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     def dying(self: KnowledgeBase, manifest: object, *, after: int) -> None:
         if len(written) == after:
-            raise Killed
+            raise KilledError
         written.append(str(self))
         write_manifest(self, manifest)  # type: ignore[arg-type]
 
@@ -139,7 +139,7 @@ def test_a_kill_before_the_switch_leaves_the_old_and_after_it_the_new(
         if after == 0:
             write_part(draft_of(kb), "pages", 2)
             write_part(draft_of(kb), "corpus", 2, "pages")
-        with monkeypatch.context() as patch, pytest.raises(Killed):
+        with monkeypatch.context() as patch, pytest.raises(KilledError):
             patch.setattr(KnowledgeBase, "write_manifest", lambda *args, last=after: dying(*args, after=last))
             switch(kb, number)
         assert value_of(KnowledgeBase(kb.root)) == expected
@@ -149,7 +149,7 @@ def test_a_kill_before_the_switch_leaves_the_old_and_after_it_the_new(
 
 def test_a_refused_draft_is_no_longer_taken_up(kb: KnowledgeBase) -> None:
     note(draft_of(kb), state="refused", check={"accuracy": 0.5})
-    assert [(each.state, each.check) for each in versions(kb)][0] == ("refused", {"accuracy": 0.5})
+    assert next((each.state, each.check) for each in versions(kb)) == ("refused", {"accuracy": 0.5})
     assert number_of(draft_of(kb)) == 3
 
 

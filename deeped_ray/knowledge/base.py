@@ -186,8 +186,8 @@ class KnowledgeBase:
                 still_mine()
                 self._commit(name, folder, record)
 
-    def keep(self, name: str, *, parents: Sequence[str]) -> None:
-        """Take a part for made from the parents as they are now: the caller knows that it would come out the same.
+    def keep(self, name: str, *, parents: Sequence[str], config: object = None) -> None:
+        """Take a part for made from the parents as they are now, or with another config: it would come out the same.
 
         The record says from what it was really made.
         """
@@ -195,11 +195,15 @@ class KnowledgeBase:
             manifest = self.manifest()
             record = manifest["parts"][name]
             now = {parent: manifest["parts"][parent]["id"] for parent in parents}
-            if record["parents"] != now:
-                made_from = record.get("made_from", record["parents"])
-                manifest["parts"][name] = {**record, "parents": now, "made_from": made_from}
-                still_mine()
-                self.write_manifest(manifest)
+            made_from = record.get("made_from", record["parents"])
+            changed = {
+                "parents": now,
+                "made_from": made_from,
+                "settings": _plain(self.settings) or record.get("settings", {}),
+            }
+            manifest["parts"][name] = {**record, **changed, "config": _plain(config) if config else record["config"]}
+            still_mine()
+            self.write_manifest(manifest)
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """In one step: readers see the old one or the new one. Only whoever holds the right to write may call this."""

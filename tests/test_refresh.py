@@ -10,8 +10,10 @@ import pytest
 from deeped_ray import cli, refresh, stages
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.changes import Change, ChangeLog
 from deeped_ray.knowledge.versions import number_of, version, versions
 from deeped_ray.linking.linker import Linker
+from deeped_ray.linking.opened import open as open_kb
 from deeped_ray.mini import MINI_DUMP
 from deeped_ray.refresh import RefreshConfig
 from deeped_ray.running.config import merge, parse_sets
@@ -144,3 +146,40 @@ def test_a_dump_that_is_missing_or_broken_changes_nothing(mini_kb: KnowledgeBase
         with pytest.raises(DeepEdError, match=message):
             run(kb, dump)
     assert kb.manifest() == before
+
+
+POINTS = ("draft", "corpus", "vectors", "index", "checked", "followed", "switched")
+
+
+def test_a_kill_at_any_point_leaves_a_whole_version_and_the_same_command_goes_on(
+    mini_kb: KnowledgeBase, refreshed: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb, dump = copy_of(mini_kb, tmp_path / "kb"), changed_dump(tmp_path / "fresh.xml", share=0.03)
+    before = kb.manifest()["parts"]
+
+    class KilledError(Exception):
+        pass
+
+    def die(point: str) -> None:
+        if point == f"refresh/{last}":
+            raise KilledError
+
+    monkeypatch.setattr(refresh, "reached", die)
+    for last in POINTS:
+        with pytest.raises(KilledError):
+            run(kb, dump, margin=0.05)
+        parts = (refreshed if last == "switched" else mini_kb).manifest()["parts"]
+        assert {name: record["id"] for name, record in kb.manifest()["parts"].items()} == {
+            name: record["id"] for name, record in parts.items()
+        }
+    assert number_of(kb) == 2
+    assert version(kb, 1).manifest()["parts"] == before
+
+
+def test_changes_of_the_running_service_belong_to_every_version(refreshed: KnowledgeBase, tmp_path: Path) -> None:
+    kb = copy_of(refreshed, tmp_path / "kb")
+    ChangeLog(kb.home).append([Change("P7", {"title": "Lake Zarbon", "aliases": ["Lake Zarbon"]})])
+    texts = "The ferry crosses Lake Zarbon."
+    for number in (1, 2):
+        (found,) = open_kb(version(kb, number).location).link(texts, [(18, 29)])
+        assert found.candidates[0].title == "Lake Zarbon"

@@ -64,8 +64,11 @@ class Serve:
 
     def config(self) -> dict[str, Any]:
         """What runs, as the content of a Serve config file."""
-        with self._ask() as reply:
-            found = json.load(reply)
+        try:
+            with self._ask() as reply:
+                found = json.load(reply)
+        except (OSError, HTTPException) as error:
+            raise self.silence(error) from error
         applications = [each["deployed_app_config"] for each in found["applications"].values()]
         options = {name: found[name] for name in ("http_options", "grpc_options", "logging_config") if found.get(name)}
         return {**options, "applications": [each for each in applications if each]}

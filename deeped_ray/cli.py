@@ -61,6 +61,8 @@ COMMANDS = {
         "add Wikidata ids to a knowledge base", "deeped wikidata --kb KB --page-props enwiki-latest-page_props.sql.gz"
     ),
     "pack": Command("pack a knowledge base into one file to give away", "deeped pack KB kb.tar --scores scores.json"),
+    "versions": Command("show the versions of a knowledge base", "deeped versions KB"),
+    "rollback": Command("make an earlier version of a knowledge base current again", "deeped rollback --kb KB"),
     "info": Command("show what a knowledge base holds", "deeped info KB"),
 }
 WITHOUT_JSON = ("demo", "serve", "deploy", "evaluate")
@@ -114,10 +116,10 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _run_job(given: Sequence[str]) -> int:
-    from deeped_ray.stages import LINK_CORPUS, STAGES
+    from deeped_ray.stages import ALONE, STAGES
     from deeped_ray.stages import main as run
 
-    about = {stage.name: stage.about for stage in (*STAGES, LINK_CORPUS)} | {"pipeline": BUILD}
+    about = {stage.name: stage.about for stage in (*STAGES, *ALONE)} | {"pipeline": BUILD}
     if given[0] == "build":
         run("pipeline", BUILD, given[1:], prog="deeped build")
     elif given[1:2] and given[1] in about:

@@ -32,7 +32,7 @@ from deeped_ray.types import DeepEdError
 
 def compact(kb: KnowledgeBase) -> dict[str, Any]:
     """Returns how many changes the parts now hold more, and what was made."""
-    log, changes = ChangeLog(kb.location), Changes()
+    log, changes = ChangeLog(kb.home), Changes()
     changes.apply(log.read_new())
     if not changes.files:
         return {"changes": 0, "entities": 0, "made": []}

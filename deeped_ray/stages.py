@@ -33,6 +33,7 @@ from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.mini import MINI_CONFIG, OWN_CONFIG
+from deeped_ray.refresh import RefreshConfig, refresh
 from deeped_ray.running import logs
 from deeped_ray.running.config import (
     FLAG,
@@ -159,6 +160,15 @@ def _answers(kb: KnowledgeBase, config: AnswersSection, _: ResumeConfig) -> Summ
     return link_corpus(kb, config.linking, config.detection)
 
 
+def _refresh(kb: KnowledgeBase, config: RefreshConfig, resume: ResumeConfig) -> Summary:
+    """With the settings of the current version, which its manifest holds."""
+    if not config.dump:
+        raise DeepEdError("Give the fresh dump: --dump FILE.")
+    values = {name: each for name, each in read_config(kb.location / "manifest.json").items() if name in SECTIONS}
+    _, sections = resolve(merge(values, {"corpus": {"dump": list(config.dump)}}))
+    return refresh(kb, config, sections, resume)
+
+
 class Stage(NamedTuple):
     name: str
     """Of its job: jobs/NAME.py."""
@@ -178,6 +188,7 @@ class Stage(NamedTuple):
         return f"{self.config.__doc__}{reads}{makes}\n\nThe same as python jobs/{self.name}.py."
 
 
+PARTS = ("pages", "corpus", "words", "vectors", "index", "linker")
 STAGES = (
     Stage("build_corpus", "corpus", CorpusSection, (), ("pages", "corpus", "words"), _corpus),
     Stage("embed_entities", "vectors", VectorsSection, ("corpus", "words"), ("vectors",), _vectors),
@@ -190,8 +201,11 @@ STAGES = (
 LINK_CORPUS = Stage(
     "link_corpus", "answers", AnswersSection, ("corpus", "words", "vectors", "index", "linker"), (), _answers
 )
+REFRESH = Stage("refresh", "refresh", RefreshConfig, PARTS, PARTS, _refresh)
 NAMES = [stage.name for stage in STAGES]
-SECTIONS = {stage.section: stage.config for stage in (*STAGES, LINK_CORPUS)}
+ALONE = (LINK_CORPUS, REFRESH)
+"""Jobs that are no step on the way from a dump to scores."""
+SECTIONS = {stage.section: stage.config for stage in (*STAGES, *ALONE)}
 
 
 # -- running them
@@ -292,7 +306,7 @@ def chosen(configs: Mapping[str, Any], *, first: str | None = None, until: str |
 def main(name: str, doc: str, arguments: Sequence[str] | None = None, *, prog: str | None = None) -> None:
     """`jobs/NAME.py`, for a stage or for "pipeline"."""
     is_pipeline = name == "pipeline"
-    stages = STAGES if is_pipeline else [each for each in (*STAGES, LINK_CORPUS) if each.name == name]
+    stages = STAGES if is_pipeline else [each for each in (*STAGES, *ALONE) if each.name == name]
     parser = _parser(name, doc, stages, prog or f"jobs/{name}.py")
     args = parser.parse_args(arguments)
 

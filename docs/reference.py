@@ -16,7 +16,7 @@ from deeped_ray.evaluation.relatedness import RelatednessConfig
 from deeped_ray.mini import MINI_CONFIG
 from deeped_ray.planning.workload import Cluster, Workload
 from deeped_ray.running.config import FLAG, flags_of, settings_of
-from deeped_ray.stages import LINK_CORPUS, STAGES, RunConfig
+from deeped_ray.stages import ALONE, STAGES, RunConfig
 
 FOLDER = Path(__file__).parent
 _TYPES = {bool: "true or false", int: "whole number", float: "number", str: "text"}
@@ -76,9 +76,9 @@ def _run() -> Iterator[str]:
 
 
 def _sections() -> Iterator[str]:
-    for stage in (*STAGES, LINK_CORPUS):
+    for stage in (*STAGES, *ALONE):
         yield f"## {stage.section}\n\n{_sentence(stage.config)} Job: `jobs/{stage.name}.py`.\n"
-        yield from _tables(_groups(stage.config), _flags(stage.config, is_pipeline=stage is not LINK_CORPUS))
+        yield from _tables(_groups(stage.config), _flags(stage.config, is_pipeline=stage not in ALONE))
 
 
 def _commands() -> Iterator[str]:
@@ -151,7 +151,7 @@ def _sentence(config: type[Any]) -> str:
 
 def stages() -> str:
     rows = ["| stage | section of the file | reads | makes |", "|---|---|---|---|"]
-    for stage in (*STAGES, LINK_CORPUS):
+    for stage in (*STAGES, *ALONE):
         makes = ", ".join(stage.makes) or ("scores" if stage.section == "evaluation" else "Parquet files of answers")
         reads = ", ".join(stage.reads) or "a dump"
         rows.append(f"| `jobs/{stage.name}.py` | `{stage.section}` | {reads} | {makes} |")

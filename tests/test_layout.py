@@ -22,11 +22,12 @@ RANKS = {
     "batch": 8,
     "training": 9,
     "serving": 9,
-    "stages": 10,
-    "compact": 11,
-    "cli": 13,
-    "demo": 10,
-    "commands": 12,
+    "refresh": 10,
+    "stages": 11,
+    "demo": 11,
+    "compact": 12,
+    "commands": 13,
+    "cli": 14,
 }
 USES_RAY = {
     "running/cluster.py",

@@ -19,7 +19,7 @@ from deeped_ray.evaluation.report import EvaluationConfig
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import MAKERS
 from deeped_ray.running.config import flags_of, read_config
-from deeped_ray.stages import LINK_CORPUS, STAGES, RunConfig
+from deeped_ray.stages import ALONE, STAGES, RunConfig
 from deeped_ray.types import DeepEdError
 from tests.conftest import MINI_SETTINGS, copy_of
 
@@ -74,7 +74,7 @@ def test_what_would_fail_hours_later_fails_now() -> None:
 
 def test_flags_are_few() -> None:
     """New options become keys: flags are for what people set every day."""
-    for stage in (*STAGES, LINK_CORPUS):  # and all have --config, --set and --print-config, which stand for the others
+    for stage in (*STAGES, *ALONE):  # and all have --config, --set and --print-config, which stand for the others
         assert len(flags_of(RunConfig)) + len(flags_of(stage.config)) <= 12, stage.name
     parser = stages._parser("pipeline", "", STAGES, "pipeline")
     assert len([action for action in parser._actions if action.option_strings]) - 1 <= 25

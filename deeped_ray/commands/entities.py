@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     kb = KnowledgeBase(args.kb)
-    log, changes = ChangeLog(kb.location), Changes()
+    log, changes = ChangeLog(kb.home), Changes()
     changes.apply(log.read_new())
     if args.action == "list":
         return _list(changes, args.since)

@@ -89,9 +89,10 @@ def rows(pairs: Sequence[Pairs]) -> pa.Table:
 
 
 def reduce(table: pa.Table, entities: range, target: Path) -> None:
-    """Add up the counts of these entities, as a piece with prefix `target`."""
+    """Add up the counts of these entities, as a piece with prefix `target`. Pages that are gone may leave nothing."""
     keys, inverse = np.unique((table["entity"].to_numpy() << 32) | table["word"].to_numpy(), return_inverse=True)
     counts = np.bincount(inverse, weights=table["count"].to_numpy(), minlength=len(keys)).astype(np.int32)
+    keys, counts = keys[counts > 0], counts[counts > 0]
     lengths = np.bincount((keys >> 32) - entities.start, minlength=len(entities))
     write_csr(target, lengths, words=(keys & 0xFFFFFFFF).astype(np.int32), counts=counts)
 

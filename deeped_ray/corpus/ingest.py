@@ -21,10 +21,8 @@ partition, or a few numbers per title, and the result does not depend on how the
 import functools
 import json
 import logging
-import os
-import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,38 +53,63 @@ from deeped_ray.corpus.prior_sources import COUNTS, cut_sources
 from deeped_ray.corpus.shuffle import Shuffle, read_merged
 from deeped_ray.corpus.teaching import Choice
 from deeped_ray.corpus.titles import Names
-from deeped_ray.corpus.wikidump import OWN_ARTICLES, DumpError, cut_dump
+from deeped_ray.corpus.update import (
+    ANCHOR_COLUMNS,
+    ANCHORS,
+    SHARDS,
+    WORTH_SHARE,
+    Difference,
+    Known,
+    Parsed,
+    Piece,
+)
+from deeped_ray.corpus.updating import Before, Update
+from deeped_ray.corpus.wikidump import OWN_ARTICLES, DumpError, DumpShard, cut_dump
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.changes import Recorded
+from deeped_ray.knowledge.csr import join_csr
 from deeped_ray.knowledge.parts import Part, share
 from deeped_ray.running import tasks
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
 from deeped_ray.running.tasks import Outcome
-from deeped_ray.storage.location import Location
+from deeped_ray.storage.location import Location, link_or_copy
 
 logger = logging.getLogger(__name__)
 
 
 def build_corpus(
-    kb: KnowledgeBase, config: CorpusConfig, resume: ResumeConfig = NEW_RUN, *, changes: Sequence[Recorded] = ()
+    kb: KnowledgeBase,
+    config: CorpusConfig,
+    resume: ResumeConfig = NEW_RUN,
+    *,
+    changes: Sequence[Recorded] = (),
+    earlier: KnowledgeBase | None = None,
 ) -> dict[str, Any]:
     """Make the parts that are missing or would come out differently; returns what the knowledge base now holds.
 
     With `changes`, the pages that it has are kept, and these changes folded into them.
+    `earlier` is a version made from another dump. Its vocabulary and teaching articles are kept, and of its pages and
+    counts all that has not changed.
     """
     inputs = Inputs.find(config, last=kb.last("pages"), changes=changes)
     cut = [config.shard_bytes, config.memory_bytes, inputs.num_partitions]
     peaks = [0.0]
-    if not kb.is_current("pages", config=inputs.pages_identity, parents=[]):
+    before = Before.of(earlier) if earlier else None
+    if not kb.is_current("pages", config=inputs.pages_identity, parents=[]) and not _keep_pages(
+        kb, config, inputs, before
+    ):
         with kb.write("pages", config=inputs.pages_identity, parents=[]) as folder:
-            work = resume.folder(kb, "parse", [inputs.pages_identity, cut])
-            peaks.append(_make_pages(config, inputs, work, folder))
+            work = resume.folder(kb, "parse", [inputs.pages_identity, cut, before and before.pages.id])
+            peaks.append(_make_pages(config, inputs, work, folder, before))
         work.remove()
-    if not kb.is_current("corpus", config=inputs.corpus_identity, parents=["pages"]):
-        with kb.write("corpus", config=inputs.corpus_identity, parents=["pages"]) as folder:
+    identity = inputs.corpus_identity
+    if not kb.is_current("corpus", config=identity, parents=["pages"]):
+        identity = {**identity, "kept": before.kept} if before else identity
+    if not kb.is_current("corpus", config=identity, parents=["pages"]):
+        with kb.write("corpus", config=identity, parents=["pages"]) as folder:
             pages = kb.open("pages")
-            work = resume.folder(kb, "count", [pages.id, inputs.corpus_identity, cut])
-            peaks.append(_make_corpus(pages, config, inputs, work, folder))
+            work = resume.folder(kb, "count", [pages.id, identity, cut, before and before.corpus.id])
+            peaks.append(_make_corpus(pages, config, inputs, work, folder, before))
         work.remove()
     if max(peaks) > config.memory_gib:
         logger.warning("a worker took %.2f GiB, more than `memory_gib` %g", max(peaks), config.memory_gib)
@@ -100,16 +123,40 @@ def build_corpus(
 # -- the part `pages`
 
 
-def _make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Path) -> float:
+def _shards(config: CorpusConfig, inputs: Inputs) -> list[DumpShard]:
+    return [shard for dump in inputs.dumps for shard in cut_dump(dump, shard_bytes=config.shard_bytes)]
+
+
+def _keep_pages(kb: KnowledgeBase, config: CorpusConfig, inputs: Inputs, before: Before | None) -> bool:
+    """Whether the dump has the same bytes as the earlier one, whose pages are then kept."""
+    if before is None or "pages" not in kb or kb.open("pages").id != before.pages.id:
+        return False
+    own = {*inputs.pages_identity, *before.pages.config} - {"dumps"}
+    if any(inputs.pages_identity.get(name) != before.pages.config.get(name) for name in own):
+        return False
+    found = tasks.run(
+        "compare",
+        passes.digest_shard,
+        _shards(config, inputs),
+        unit="bytes of dump",
+        size=lambda shard: shard.num_bytes,
+    )
+    if found.results != Parsed.of(before.pages).digests:
+        return False
+    kb.keep("pages", parents=[], config=inputs.pages_identity)
+    return True
+
+
+def _make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Path, before: Before | None) -> float:
     """Returns the most memory that a worker took, in GiB."""
     shuffle, lot_characters = Shuffle(work, inputs.num_partitions), config.memory_bytes // 32
-    shards = [shard for dump in inputs.dumps for shard in cut_dump(dump, shard_bytes=config.shard_bytes)]
+    shards = _shards(config, inputs)
     files = [*enumerate(inputs.entities), *_folded_file(inputs, work)]
     own = tasks.run("entities", passes.parse_entities, files, shuffle, lot_characters, work=work, unit="files")
-    before = page_shards(inputs.kept) if inputs.kept else []
-    kept = [shard for shard in before if not is_own(shard)]
+    there = page_shards(inputs.kept) if inputs.kept else []
+    kept = [shard for shard in there if not is_own(shard)]
     reread = tasks.run("reread", passes.reread_pages, kept, shuffle, work=work, unit="lots of pages")
-    lots_of_own = [shard for shard in before if is_own(shard) and inputs.keeps_entities and not is_folded(shard)]
+    lots_of_own = [shard for shard in there if is_own(shard) and inputs.keeps_entities and not is_folded(shard)]
     changed = [name for entity in inputs.folded.entities() for name in (entity.title, entity.id)]
     reread_own = tasks.run("reread own", passes.reread_own, lots_of_own, shuffle, changed, work=work, unit="lots")
     parsed = tasks.run(
@@ -118,6 +165,7 @@ def _make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Pa
         list(enumerate(shards)),
         shuffle,
         lot_characters,
+        Parsed.of(before.pages) if before else None,
         work=work,
         unit="bytes of dump",
         size=lambda item: item[1].num_bytes,
@@ -125,19 +173,35 @@ def _make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Pa
     done = (own, reread, reread_own, parsed)
     summary = _summary_of(done, inputs, strict=config.strict)
     lots = [lot for each in done for found in each.results for lot in found["lots"]]
+    word_lots = _count_changed_words(before, lots, shuffle, work) if before else lots
     partitions = range(inputs.num_partitions)
-    merged = tasks.run("merge", passes.merge_partition, partitions, shuffle, lots, work=work, unit="partitions")
+    merging = (shuffle, lots, word_lots)
+    merged = tasks.run("merge", passes.merge_partition, partitions, *merging, work=work, unit="partitions")
     tables = [f"{table}-{partition:04d}" for table in ("titles", "words") for partition in partitions]
     made = [f"pages-{lot}" for each in (own, reread_own, parsed) for found in each.results for lot in found["lots"]]
     beside = [lot for each in (own, reread_own) for found in each.results for lot in found["lots"]]
     for name in [*made, *beside, *tables]:
-        _link_or_copy(work / f"{name}.parquet", folder)
+        link_or_copy(work / f"{name}.parquet", folder / f"{name}.parquet")
     for shard in kept:
-        _link_or_copy(shard, folder)
+        link_or_copy(shard, folder / shard.name)
     articles = inputs.kept.summary()["articles"] if inputs.kept else shards[0].site.articles if shards else OWN_ARTICLES
     inputs.folded.write(folder, with_rows=True)
     Location(folder / "summary.json").write_json({**summary, "articles": articles})
+    known = Parsed.of(inputs.kept).shards if inputs.kept and SHARDS in inputs.kept.record["files"] else []
+    Location(folder / SHARDS).write_json({"shards": parsed.results or known})
     return max(each.peak_gib for each in (*done, merged))
+
+
+def _count_changed_words(before: Before, lots: Sequence[str], shuffle: Shuffle, work: Location) -> list[str]:
+    """Names of the lots whose words add up to those of the dump."""
+    fresh = [work / f"pages-{lot}.parquet" for lot in lots]
+    difference = Difference.between(page_shards(before.pages), fresh)
+    pieces = difference.pieces() if difference else [Piece(shard) for shard in fresh]
+    counted = tasks.run("words", passes.count_words, pieces, shuffle, work=work, unit="shards of pages").results
+    if difference:
+        files = before.pages.files("words-*.parquet")
+        counted += tasks.run("carry words", passes.carry_words, files, shuffle, work=work, unit="tables").results
+    return [lot for found in counted for lot in found["lots"]]
 
 
 def _folded_file(inputs: Inputs, work: Location) -> list[tuple[int, Location]]:
@@ -176,37 +240,36 @@ def _summary_of(done: Sequence[Outcome[Found]], inputs: Inputs, *, strict: bool)
     return {**earlier, "pages": total["pages"], **total, "damaged_stretches": earlier.get("damaged_stretches", damage)}
 
 
-def _link_or_copy(source: Location, folder: Path) -> None:
-    if source.path is None:
-        source.fetch(folder / source.name)
-        return
-    try:
-        os.link(source.path, folder / source.name)
-    except OSError:  # another file system, or one without hard links
-        shutil.copy(source.path, folder / source.name)
-
-
 # -- the part `corpus`
 
 
-def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Location, folder: Path) -> float:
+def _make_corpus(
+    pages: Part, config: CorpusConfig, inputs: Inputs, work: Location, folder: Path, before: Before | None
+) -> float:
     """Returns the most memory that a worker took, in GiB."""
     shuffle, partitions = Shuffle(work, inputs.num_partitions), range(inputs.num_partitions)
-    shards, files = page_shards(pages), pages.record["files"]
-    stems = [shard.stem for shard in shards]
+    shards = page_shards(pages)
     run = functools.partial(tasks.run, work=work)
-    over_pages = functools.partial(run, unit="bytes of pages", size=lambda shard: files[shard.name]["bytes"])
+    over_pages = functools.partial(run, unit="shards of pages")
     over_partitions = functools.partial(run, unit="partitions")
+    difference = Difference.between(page_shards(before.pages), shards) if before else None
+    difference = difference if difference and difference.changed_share <= WORTH_SHARE else None
+    everything = [Piece(shard) for shard in shards]
 
     # what teaches the linker, and is not counted
     num_links = pages.summary()["links"]
     num_taught = int(min(config.teaching_links, config.max_teaching_share * num_links))
     # articles differ in their links: among twice as many as are needed on average, some are left over
-    choice = Choice.at_most(min(2 * num_taught / max(num_links, 1), 1))
-    picked = over_pages("teach", passes.pick_teaching, shards, work, choice)
-    articles = (tuple(article) for found in picked.results for article in found["articles"])
-    choice = teaching.cut(articles, choice, num_links=num_taught)
-    taught = teaching.join([work / f"teaching-{stem}.parquet" for stem in stems], choice, folder)
+    choice = before.choice if before else Choice.at_most(min(2 * num_taught / max(num_links, 1), 1))
+    read_again = [Piece(shard, keys) for shard, keys in difference.new.items()] if difference else everything
+    picked = over_pages("teach", passes.pick_teaching, read_again, work, choice)
+    if before is None:
+        articles = (tuple(article) for found in picked.results for article in found["articles"])
+        choice = teaching.cut(articles, choice, num_links=num_taught)
+    taught_files = [work / f"teaching-{piece.name}.parquet" for piece in read_again]
+    kept = before.corpus if before and difference else None
+    without = difference.titles_gone() if difference else ()
+    taught = teaching.join(taught_files, choice, folder, kept=kept, without=without)
 
     # what is an entity, and what is a word
     table = read_merged(pages.files("titles-*.parquet"))
@@ -216,7 +279,11 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
         table, min_links_without_page=config.min_links_without_page, num_taken=num_taken, removed=folded.removed
     )
     titles.join(folder, resolution)
-    words = vocabulary.join(pages, folder, min_count=config.min_word_count)
+    words = (
+        vocabulary.keep(before.corpus, folder)
+        if before
+        else vocabulary.join(pages, folder, min_count=config.min_word_count)
+    )
     names = share("names", folder, work, ("titles.*",))
     is_person = resolution.column("is_person")
     if inputs.persons:
@@ -226,28 +293,39 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
     # mentions, words and links of entities
     title_lots = range(0, resolution.num_names, LOT)
     named = run("names", passes.spill_names, title_lots, shuffle, names, unit="lots of titles")
-    counting = (shuffle, names, words, num_entities, config.link_window, choice)
-    counted = over_pages("count", passes.count_shard, shards, *counting)
+    update = Update.of(before, difference, resolution, over_pages) if before and difference else None
+    pieces, earlier = (update.pieces, update.earlier) if update else (everything, None)
+    counting = (shuffle, names, words, num_entities, config.link_window, choice, earlier)
+    counted = over_pages("count", passes.count_piece, pieces, *counting)
+    carried = update.carry(run, shuffle, num_entities) if update else {}
     aliased = run("aliases", passes.spill_aliases, own_entities.files_of(pages), shuffle, names, unit="files")
     source_shards = cut_sources(inputs.sources, shard_bytes=8 * config.shard_bytes)
     sourced = run("sources", passes.spill_source, source_shards, shuffle, names, page_ids, unit="shards")
-    mentions = [lot for done in (counted, sourced, named, aliased) for found in done.results for lot in found["lots"]]
-    reducing = (shuffle, mentions, stems, num_entities, config.merge_priors, inputs.uniform_sources)
+    links = [*_lots_of(counted.results), *carried.get(ANCHORS, [])]
+    others = _lots_of([*sourced.results, *named.results, *aliased.results])
+    cells = {table: [*(f"{table}-{each.name}" for each in pieces), *carried.get(table, [])] for table in TABLES}
+    reducing = (shuffle, links, others, cells, num_entities, config.merge_priors, inputs.uniform_sources)
     reduced = over_partitions("reduce", passes.reduce_partition, partitions, *reducing)
     num_mentions = _join(work / "pieces", reduced.results, folder)
 
     # where mentions stand, now that it is known what they are
     sequences = share("sequences", folder, work, SequenceIndex.FILES)
-    searching, summing = (shuffle, sequences, num_mentions, choice), (shuffle, stems, num_mentions)
-    searched = over_pages("occurrences", passes.spill_occurrences, shards, *searching)
-    summed = over_partitions("reduce occurrences", passes.reduce_occurrences, partitions, *summing)
-    with (work / "counts").fetched() as pieces:
-        occurrences.join([pieces / f"occurrences-{partition:04d}" for partition in partitions], folder)
+    known = update.known(folder) if update else Known.none(num_mentions)
+    searched_pieces = difference.pieces() if difference else everything
+    searched = over_pages("occurrences", passes.spill_occurrences, searched_pieces, shuffle, sequences, known, choice)
+    found = _lots_of(searched.results)
+    if update:
+        found += update.carry_occurrences(known, folder, work, shuffle, choice, over_pages)
+    summed = over_partitions("reduce occurrences", passes.reduce_occurrences, partitions, shuffle, found, num_mentions)
+    with (work / "counts").fetched() as counts:
+        occurrences.join([counts / f"occurrences-{partition:04d}" for partition in partitions], folder)
 
     own_entities.join_urls(pages, folder, Names(names), resolution.column("page_id"))
     folded.write(folder, with_rows=False)
     catalogue.write(folder, resolution, is_person=is_person, **cooccurrence.totals(folder, num_entities))
     total, external = _total(counted), _total(sourced)
+    if update:
+        total.update(update.totals)
     summary = {
         "entities": num_entities,
         "entities_without_page": num_entities - resolution.num_pages,
@@ -267,6 +345,10 @@ def _make_corpus(pages: Part, config: CorpusConfig, inputs: Inputs, work: Locati
     return max(done.peak_gib for done in (picked, named, counted, sourced, aliased, reduced, searched, summed))
 
 
+def _lots_of(results: Iterable[Found]) -> list[str]:
+    return [lot for found in results for lot in found["lots"]]
+
+
 def _join(location: Location, reduced: Sequence[Found], folder: Path) -> int:
     """Join the pieces of all partitions, which follow each other in hash and entity order; returns the number of mentions."""
     sizes = [found["mentions"] for found in reduced]
@@ -275,6 +357,7 @@ def _join(location: Location, reduced: Sequence[Found], folder: Path) -> int:
             cooccurrence.join([pieces / f"{table}-{place:04d}" for place in range(len(sizes))], folder / table)
         parts = [pieces / f"mentions-{place:04d}" for place in range(len(sizes))]
         priors.join(parts, folder)
+        join_csr([pieces / f"{ANCHORS}-{place:04d}" for place in range(len(sizes))], folder / ANCHORS, ANCHOR_COLUMNS)
         occurrences.join_sequences(parts, sizes, folder)
     return sum(sizes)
 

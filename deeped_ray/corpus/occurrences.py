@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deeped_ray.corpus.pages import Lot, read_lots
+from deeped_ray.corpus.pages import Keys, Lot, read_lots
 from deeped_ray.corpus.teaching import Choice
 from deeped_ray.storage.arrays import concatenate_arrays
 from deeped_ray.storage.location import Location
@@ -137,13 +137,13 @@ class SequenceIndex:
 # -- counting
 
 
-def rows(shard: Location, index: SequenceIndex, taught: Choice) -> pa.Table:
-    """The mentions that stand in one shard's articles: in how many, and in how many as a link.
+def rows(shard: Location, index: SequenceIndex, taught: Choice, pages: Keys | None = None) -> pa.Table:
+    """The mentions that stand in one shard's articles, or in some of them: in how many, and in how many as a link.
 
     Pages are counted and not places, since Wikipedia links a name where a page has it first and no more. Articles that
     teach are left out.
     """
-    keys = np.concatenate([np.zeros(0, np.int64), *(_places(lot, index, taught) for lot in read_lots(shard))])
+    keys = np.concatenate([np.zeros(0, np.int64), *(_places(lot, index, taught) for lot in read_lots(shard, pages))])
     distinct, inverse = np.unique(keys >> 1, return_inverse=True)
     return pa.table(
         {

@@ -1,11 +1,14 @@
 """Parsed pages in Parquet shards: what the first pass over a dump leaves for everything after it.
 
+A page has a key, a hash of all that is known of it: pages of two dumps with the same key are the same (`update`).
+
 `read_pages` gives them one at a time. `read_lots` gives many as one text with the places of their links: later passes work
 on arrays, and numpy is fast only on long ones.
 """
 
 import itertools
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,24 +35,48 @@ _SCHEMA = pa.schema(
         ("is_person", pa.bool_()),
     ]
 )
+_KEYED = _SCHEMA.append(pa.field("key", pa.uint64()))
 Ids = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 
 
 def write_pages(shard: Location, pages: Sequence[Page]) -> None:
     columns: dict[str, list[Any]] = {name: [getattr(page, name) for page in pages] for name in _SCHEMA.names}
     columns["links"] = [[link._asdict() for link in page.links] for page in pages]
+    columns["key"] = [key_of(page) for page in pages]
     with shard.writing() as path:
-        pq.write_table(pa.table(columns, schema=_SCHEMA), path, compression="zstd")
+        pq.write_table(pa.table(columns, schema=_KEYED), path, compression="zstd")
+
+
+def key_of(page: Page) -> int:
+    fields = (page.page_id, page.title, page.redirect, page.is_disambiguation, page.is_person, *page.links)
+    digest = blake2b(repr(fields).encode("utf-8", "surrogatepass"), digest_size=8)
+    digest.update(page.text.encode("utf-8", "surrogatepass"))
+    return int.from_bytes(digest.digest(), "little")
+
+
+def keys_of(shard: Location) -> Keys:
+    """In the order of the pages."""
+    keys: Keys = shard.reading(lambda source: read_table(source, columns=["key"]))["key"].to_numpy()
+    return keys
 
 
 def page_shards(part: Part) -> list[Location]:
     return part.files("pages-*.parquet")
 
 
-def read_pages(shard: Location) -> Iterator[Page]:
-    """The pages of one shard, redirects included."""
-    for row in shard.reading(read_table).to_pylist():
+def read_chosen(shard: Location, columns: Sequence[str], keys: Keys | None = None) -> pa.Table:
+    """Columns of all pages of a shard, or of those with one of the keys."""
+    if keys is None:
+        return shard.reading(lambda source: read_table(source, columns=list(columns)))
+    table = shard.reading(lambda source: read_table(source, columns=[*columns, "key"]))
+    return table.filter(pa.array(np.isin(table["key"].to_numpy(), keys))).drop_columns(["key"])
+
+
+def read_pages(shard: Location, keys: Keys | None = None) -> Iterator[Page]:
+    """The pages of one shard, or some of them, redirects included."""
+    for row in read_chosen(shard, _SCHEMA.names, keys).to_pylist():
         links = tuple(Link(**link) for link in row.pop("links"))
         yield Page(**row, links=links)
 
@@ -87,10 +114,9 @@ class Links(NamedTuple):
         return Links(*(column[is_kept] for column in self))
 
 
-def read_lots(shard: Location) -> Iterator[Lot]:
-    """The articles and disambiguation pages of one shard, about a million characters at a time."""
-    columns = ["title", "text", "links", "redirect", "is_disambiguation"]
-    table = shard.reading(lambda source: read_table(source, columns=columns))
+def read_lots(shard: Location, keys: Keys | None = None) -> Iterator[Lot]:
+    """The articles and disambiguation pages of one shard, or some of them, about a million characters at a time."""
+    table = read_chosen(shard, ["title", "text", "links", "redirect", "is_disambiguation"], keys)
     pages = table.filter(pc.is_null(table["redirect"]))
     ends = np.cumsum(pc.utf8_length(pages["text"]).to_numpy().astype(np.int64) + 1)
     firsts = np.flatnonzero(np.diff(np.append(-1, ends // LOT_CHARACTERS)))

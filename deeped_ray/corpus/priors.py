@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deeped_ray.corpus.pages import Links, Lot
 from deeped_ray.knowledge.csr import Csr, join_csr, write_csr
@@ -47,6 +48,7 @@ REMEMBERED = 2**13
 _POSSESSIVE = re.compile(r"\s*['’]s?$")
 _Floats = npt.NDArray[np.float64]
 _Ints = npt.NDArray[np.int64]
+_Ids = npt.NDArray[np.int32]
 
 
 def links_of(lot: Lot, links: Links) -> Iterator[tuple[str, int]]:
@@ -76,6 +78,28 @@ def title_rows(titles: Sequence[str], entities: Sequence[int]) -> pa.Table:
         for name in {normalize_mention(title), bare_title(normalize_mention(title))} - {""}:
             counts[name, entity] = TITLE_COUNT
     return rows(counts)
+
+
+def link_rows(hashes: npt.NDArray[np.uint64], mentions: pa.Array, entities: _Ids, counts: _Ids) -> pa.Table:
+    """Links that were counted before, as rows for the reducers."""
+    source = np.full(len(hashes), ANCHORS, dtype=np.int8)
+    columns = [hashes, mentions.cast(pa.string()), entities.astype(np.int64), source, counts.astype(np.float64)]
+    return pa.table(columns, schema=_SCHEMA)
+
+
+def write_anchors(prefix: Path, table: pa.Table, mentions: Sequence[str]) -> None:
+    """The rows of `add_up` by mention, of all mentions of a piece."""
+    place = pc.index_in(table["mention"], value_set=pa.array(mentions, pa.string())).to_numpy()
+    entities, counts = (table[name].to_numpy().astype(np.int32) for name in ("entity", "count"))
+    write_csr(prefix, np.bincount(place, minlength=len(mentions)), entities=entities, counts=counts)
+
+
+def add_up(table: pa.Table) -> pa.Table:
+    """Rows of links, one for each mention and entity. Where pages are gone, nothing may be left of a pair."""
+    table = table.group_by(["hash", "mention", "entity", "source"], use_threads=False).aggregate([("count", "sum")])
+    table = table.rename_columns({"count_sum": "count"}).select(_SCHEMA.names)
+    table = table.filter(pc.greater(table["count"], 0))
+    return table.sort_by([(name, "ascending") for name in ("hash", "mention", "entity")]).combine_chunks()
 
 
 # -- merging

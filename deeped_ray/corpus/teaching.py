@@ -1,6 +1,7 @@
 """Articles that teach the linker: a small share of the dump, kept out of everything that is counted.
 
     teaching.parquet    documents: the article, its text, and of every mention its place and the title it leads to
+    teaching.json       which articles were chosen
 
 Links are annotations that every wiki brings along. An article whose links are counted cannot teach: the prior would know
 its answers. So the links of a teaching article enter no prior, no window, no graph, no count of occurrences, and no count
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deeped_ray.corpus.pages import Bools, read_pages
+from deeped_ray.corpus.pages import Bools, Keys, read_pages
 from deeped_ray.corpus.shuffle import read_merged
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hash64, hashes_of
@@ -34,7 +35,7 @@ Split = Literal["train", "dev"]
 MAX_MENTIONS = 40
 """Of a document."""
 VALIDATION_ONE_IN = 5
-_FILE = "teaching.parquet"
+_FILE, _CHOICE = "teaching.parquet", "teaching.json"
 _MENTION = pa.struct([("start", pa.int32()), ("end", pa.int32()), ("target", pa.string()), ("is_link", pa.bool_())])
 _SCHEMA = pa.schema(
     [("key", pa.uint64()), ("article", pa.string()), ("text", pa.string()), ("mentions", pa.list_(_MENTION))]
@@ -68,10 +69,10 @@ def is_for_validation(article: str) -> bool:
 # -- choosing
 
 
-def pick(shard: Location, target: Location, choice: Choice) -> list[tuple[int, int]]:
+def pick(shard: Location, target: Location, choice: Choice, keys: Keys | None = None) -> list[tuple[int, int]]:
     """Write the documents of a shard's articles that may teach; returns key and number of links of each article."""
     found, rows = [], list[dict[str, Any]]()
-    for page in read_pages(shard):
+    for page in read_pages(shard, keys):
         if page.redirect is None and not page.is_disambiguation and page.links:
             key = key_of(page.title)
             if key < choice.bound:
@@ -92,14 +93,28 @@ def cut(articles: Iterable[tuple[int, int]], choice: Choice, *, num_links: int) 
     return choice
 
 
-def join(files: Sequence[Location], choice: Choice, folder: Path) -> pa.Table:
-    """All documents of the chosen articles in one file, in the order of their keys."""
-    table = read_merged(files)
+def join(
+    files: Sequence[Location], choice: Choice, folder: Path, *, kept: Part | None = None, without: Sequence[str] = ()
+) -> pa.Table:
+    """All documents of the chosen articles in one file, in the order of their keys.
+
+    `kept` is a corpus whose documents are taken over, but for those of the articles `without`.
+    """
+    found = [_SCHEMA.empty_table(), *([read_merged(files)] if files else [])]
+    if kept:
+        earlier = read_table(kept.path / _FILE)
+        found.append(earlier.filter(pc.invert(pc.is_in(earlier["article"], pa.array(without, pa.string())))))
+    table = pa.concat_tables(found)
     table = table.filter(pc.less(table["key"], pa.scalar(choice.bound, pa.uint64()))) if choice.bound < 2**64 else table
     order = np.argsort(table["key"].to_numpy(), kind="stable")  # documents of an article stay in order
-    table = table.take(pa.array(order))
+    table = table.take(pa.array(order)).combine_chunks()
     pq.write_table(table, folder / _FILE, compression="zstd")
+    Location(folder / _CHOICE).write_json({"bound": choice.bound})
     return table
+
+
+def choice_of(corpus: Part) -> Choice:
+    return Choice((corpus.location / _CHOICE).read_json()["bound"])
 
 
 def links_taken(table: pa.Table, hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -4,6 +4,7 @@ words-*.parquet                      in the part `pages`: all content words with
 vocabulary.*, vocabulary.counts.npy  in the part `corpus`: those frequent enough
 """
 
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,14 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deeped_ray.corpus.pages import Ids
 from deeped_ray.corpus.shuffle import read_merged
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.knowledge.strings import hashes_of, write_hashed_strings
+from deeped_ray.knowledge.strings import hashes_of, read_strings, write_hashed_strings
 from deeped_ray.text import Hashes, hash_tokens, is_content_word, words_of
 from deeped_ray.types import DeepEdError, Page
+
+FILES = ("vocabulary.hashes.npy", "vocabulary.arrow", "vocabulary.counts.npy")
 
 
 def rows(pages: Iterable[Page]) -> pa.Table:
@@ -34,9 +38,10 @@ def rows(pages: Iterable[Page]) -> pa.Table:
 
 
 def reduce(table: pa.Table, target: Path) -> int:
-    """The distinct words, in hash order; returns how many."""
+    """The distinct words, in hash order; returns how many. A word whose last page is gone adds up to nothing."""
     table = table.group_by(["hash", "word"], use_threads=False).aggregate([("count", "sum")])
     table = table.rename_columns({"count_sum": "count"}).sort_by([("hash", "ascending"), ("word", "ascending")])
+    table = table.filter(pc.greater(table["count"], 0)).combine_chunks()
     pq.write_table(table, target, compression="zstd")
     return int(table.num_rows)
 
@@ -68,3 +73,10 @@ def join(pages: Part, folder: Path, *, min_count: int) -> Vocabulary:
     write_hashed_strings(folder, "vocabulary", table["hash"].to_numpy(), table["word"])
     np.save(folder / "vocabulary.counts.npy", table["count"].to_numpy())
     return Vocabulary.of(table["word"].to_pylist())
+
+
+def keep(corpus: Part, folder: Path) -> Vocabulary:
+    """Take over the vocabulary of another corpus, with its frequencies: word vectors and all that rests on them stay."""
+    for name in FILES:
+        shutil.copy(corpus.path / name, folder)
+    return Vocabulary.of(read_strings(folder, "vocabulary").to_pylist())

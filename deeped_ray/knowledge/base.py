@@ -1,6 +1,8 @@
 """A knowledge base: one folder on any storage, one manifest, parts that appear whole or not at all.
 
     KB/manifest.json                   format version and, per part: folder, config, parents, checksums
+    KB/versions/<number>/manifest.json the same of another version (`versions`): a knowledge base of its own, whose parts
+                                       lie among the others
     KB/parts/<part>-<id>/...           .npy arrays (memory-mapped), Parquet/Arrow tables, safetensors, FAISS files
     KB/parts/.new-<part>-<random>/     a part being written, on a file system; removed by the next writer if this one dies
     KB/.writer.json                    who writes
@@ -40,6 +42,8 @@ from deeped_ray.storage.location import Address, Location
 from deeped_ray.types import DeepEdError
 
 FORMAT = 5
+VERSIONS = "versions"
+_MANIFEST = "manifest.json"
 
 
 class KnowledgeBase:
@@ -52,6 +56,8 @@ class KnowledgeBase:
         if create and self.is_packed:
             raise DeepEdError(f"{root} is a file. Give a folder to build into.")
         self.location = Location(unpacked(root)) if self.is_packed else self.origin
+        self.home = _home_of(self.location)
+        """Where the parts lie: of a version, the folder of the knowledge base that it is a version of."""
         self.settings: dict[str, Any] = {}
         """Of the stage that writes, by section: kept in the manifest beside what it makes."""
         path = self.location.path
@@ -61,8 +67,10 @@ class KnowledgeBase:
                 f"Knowledge base {root} is in the job's temporary working directory. Give --kb as an absolute path."
             )
         if create:
-            (self.location / "parts").make_folder()
+            (self.home / "parts").make_folder()
         elif path is not None and not path.is_dir():
+            if self.location.parent.name == VERSIONS:
+                raise ArtifactError(f"There is no version at {self}. See deeped versions {self.home}.")
             raise ArtifactError(f"No knowledge base at {self}. Run {MAKERS['corpus']} --kb {self} first.")
 
     def __str__(self) -> str:
@@ -77,7 +85,7 @@ class KnowledgeBase:
     # -- reading
 
     def manifest(self) -> dict[str, Any]:
-        file = self.location / "manifest.json"
+        file = self.location / _MANIFEST
         try:
             manifest: dict[str, Any] = file.read_json()
             found, parts = manifest["format"], manifest["parts"]
@@ -130,7 +138,7 @@ class KnowledgeBase:
         )
 
     def _part(self, name: str, record: Mapping[str, Any]) -> Part:
-        return Part(name, record["id"], self.location / record["folder"], record)
+        return Part(name, record["id"], self.home / record["folder"], record)
 
     def last(self, name: str) -> Part | None:
         """A part as it was last made, even if its parents have changed since; None if it is missing or damaged."""
@@ -163,9 +171,9 @@ class KnowledgeBase:
         if self.is_packed:
             raise DeepEdError(f"{self} is an archive, which is only read. Build into a folder.")
         parent_ids = {parent: self.open(parent).id for parent in parents}
-        (self.location / "parts").make_folder()
-        with sole_writer(self.location) as still_mine:
-            self._remove_abandoned()
+        (self.home / "parts").make_folder()
+        with sole_writer(self.home) as still_mine:
+            self.remove_abandoned()
             with self._new_folder(name) as folder:
                 yield folder
                 files = checksums_of(folder)
@@ -186,14 +194,38 @@ class KnowledgeBase:
                 still_mine()
                 self._commit(name, folder, record)
 
+    def keep(self, name: str, *, parents: Sequence[str], config: object = None) -> None:
+        """Take a part for made from the parents as they are now, or with another config: it would come out the same.
+
+        The record says from what it was really made.
+        """
+        with sole_writer(self.home) as still_mine:
+            manifest = self.manifest()
+            record = manifest["parts"][name]
+            now = {parent: manifest["parts"][parent]["id"] for parent in parents}
+            made_from = record.get("made_from", record["parents"])
+            changed = {
+                "parents": now,
+                "made_from": made_from,
+                "settings": _plain(self.settings) or record.get("settings", {}),
+            }
+            manifest["parts"][name] = {**record, **changed, "config": _plain(config) if config else record["config"]}
+            still_mine()
+            self.write_manifest(manifest)
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """In one step: readers see the old one or the new one. Only whoever holds the right to write may call this."""
+        self.location.make_folder()
+        (self.location / _MANIFEST).write_bytes(json.dumps(manifest, indent=2, sort_keys=True).encode())
+
     @contextlib.contextmanager
     def _new_folder(self, name: str) -> Iterator[Path]:
         """Where a part is filled: beside the others, or, if they are far away, on this node."""
-        if self.location.path is None:
+        if self.home.path is None:
             with temporary_folder() as folder:
                 yield folder
             return
-        folder = Path(tempfile.mkdtemp(prefix=f".new-{name}-", dir=self.root / "parts"))
+        folder = Path(tempfile.mkdtemp(prefix=f".new-{name}-", dir=self.home.path / "parts"))
         try:
             yield folder
         finally:
@@ -213,8 +245,8 @@ class KnowledgeBase:
             self._put(folder, part)
         previous = manifest["parts"].get(name)
         manifest["parts"][name] = record
-        (self.location / "manifest.json").write_bytes(json.dumps(manifest, indent=2, sort_keys=True).encode())
-        if previous and previous["folder"] != record["folder"]:
+        self.write_manifest(manifest)
+        if previous and previous["folder"] not in self._named():
             with contextlib.suppress(DeepEdError):  # the next writer will remove it
                 self._part(name, previous).location.remove()
 
@@ -227,13 +259,26 @@ class KnowledgeBase:
         os.rename(folder, part.location.path)
         _sync_folder(part.location.path.parent)
 
-    def _remove_abandoned(self) -> None:
+    def remove_abandoned(self) -> None:
         """Delete what killed writers left behind: whoever writes now is the only one."""
-        current = {record["folder"] for record in self.manifest()["parts"].values()}
-        parts = self.location / "parts"
+        named, parts = self._named(), self.home / "parts"
         for name in parts.children():
-            if f"parts/{name}" not in current:
+            if f"parts/{name}" not in named:
                 (parts / name).remove()
+
+    def _named(self) -> set[str]:
+        """Folders of the parts of all versions."""
+        others = [name for name in (self.home / VERSIONS).children() if name.isdigit()]
+        homes = [self.home, *(self.home / VERSIONS / name for name in others)]
+        manifests = [KnowledgeBase(each).manifest() for each in homes]
+        return {record["folder"] for manifest in manifests for record in manifest["parts"].values()}
+
+
+def _home_of(location: Location) -> Location:
+    """`KB/versions/3` is a version of KB if the parts are there. Others may call a folder of theirs `versions`, too."""
+    home = location.parent.parent
+    is_version = location.parent.name == VERSIONS and location.name.isdigit()
+    return home if is_version and (home / "parts").exists() else location
 
 
 def fingerprint(file: Address, *, edge_bytes: int = 2**20) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Live:
     def __init__(self, kb: KnowledgeBase, linker: Linker, lookup: Lookup) -> None:
         self._first = (linker, lookup)
         self.linker, self.lookup = linker, lookup
-        self.changes, self._log = Changes(), ChangeLog(kb.location)
+        self.changes, self._log = Changes(), ChangeLog(kb.home)
         self._folded = frozenset(Folded.read(kb.open("corpus")).files)
         self._kb = kb
         self._embedder: TextEmbedder | None = None

@@ -62,6 +62,17 @@ class Serve:
             found: dict[str, Any] = json.load(reply)["applications"]
             return found
 
+    def config(self) -> dict[str, Any]:
+        """What runs, as the content of a Serve config file."""
+        try:
+            with self._ask() as reply:
+                found = json.load(reply)
+        except (OSError, HTTPException) as error:
+            raise self.silence(error) from error
+        applications = [each["deployed_app_config"] for each in found["applications"].values()]
+        options = {name: found[name] for name in ("http_options", "grpc_options", "logging_config") if found.get(name)}
+        return {**options, "applications": [each for each in applications if each]}
+
     def put(self, config: ServeFile) -> None:
         """Like `serve deploy`: returns before the replicas are exchanged."""
         try:

@@ -368,6 +368,17 @@ def find_files(pattern: str) -> list[Location]:
     return [Location(match) for match in matches]
 
 
+def link_or_copy(source: Location, target: Path) -> None:
+    """A file that nobody will change, under a local name as well."""
+    if source.path is None:
+        source.fetch(target)
+        return
+    try:
+        os.link(source.path, target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy(source.path, target)
+
+
 def _open(address: str) -> Any:
     file_system, path = _file_system(address)
     return open(path, "rb") if file_system is _local() else file_system.open_input_file(path)

@@ -32,6 +32,12 @@ def pods() -> Iterator[Manifest]:
     for cluster in CLUSTERS.values():
         yield from (group["template"] for group in groups(cluster))
     yield only("rayjob.yaml", "RayJob")["submitterPodTemplate"]
+    yield refresh_pod()
+
+
+def refresh_pod() -> Manifest:
+    pod: Manifest = only("refresh.yaml", "CronJob")["jobTemplate"]["spec"]["template"]
+    return pod
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -218,3 +224,41 @@ def test_the_job_runs_stages_with_options_that_they_have(tmp_path: Path) -> None
         text = subprocess.run([sys.executable, path, "--help"], capture_output=True, text=True, cwd=ROOT).stdout
         assert all(f"{option} " in text for option in options if option.startswith("--"))
         assert options[:2] == ["--kb", "s3://your-bucket/kb/enwiki"]
+
+
+def test_the_refresh_is_a_job_with_options_that_it_has() -> None:
+    (container,) = refresh_pod()["spec"]["containers"]
+    assert container["command"][:3] == ["ray", "job", "submit"]
+    _, script, *options = container["args"]
+    path = ROOT / Path(script).relative_to("/app")
+    text = subprocess.run([sys.executable, path, "--help"], capture_output=True, text=True, cwd=ROOT).stdout
+    assert [option.partition("=")[0] for option in options] == ["--kb", "--dump", "--storage-path", "--serve"]
+    assert all(f"{option.partition('=')[0]} " in text for option in options)
+
+
+def test_the_refresh_runs_on_the_cluster_for_jobs_and_reaches_the_service_with_its_token() -> None:
+    (container,) = refresh_pod()["spec"]["containers"]
+    names = [manifests(name)[0]["metadata"]["name"] for name in ("raycluster.yaml", "rayservice.yaml")]
+    cluster, service = (f"http://{name}-head-svc:8265" for name in names)
+    assert cluster in container["command"]
+    assert f"--serve={service}" in container["args"]
+    (token,) = (each for each in container["env"] if each["name"] == "RAY_AUTH_TOKEN")
+    secret = token["valueFrom"]["secretKeyRef"]["name"]
+    assert all(each["authOptions"]["secretName"] == secret for each in CLUSTERS.values())
+
+
+def test_one_refresh_runs_at_a_time_and_one_that_fails_is_tried_again() -> None:
+    spec = only("refresh.yaml", "CronJob")
+    assert spec["concurrencyPolicy"] == "Forbid"
+    assert spec["jobTemplate"]["spec"]["backoffLimit"] > 0
+    assert len(spec["schedule"].split()) == 5
+
+
+@pytest.mark.parametrize("path", [["spec"], ["spec", "jobTemplate", "spec", "template", "spec"]])
+def test_a_misspelt_field_of_the_refresh_is_noticed(path: list[str], problems: Check) -> None:
+    manifest = copy.deepcopy(manifests("refresh.yaml")[0])
+    place: Any = manifest
+    for key in path:
+        place = place[key]
+    place["restartPolice"] = "Never"
+    assert any("'restartPolice' was unexpected" in problem for problem in problems(manifest))

@@ -33,6 +33,7 @@ class Load:
         self._url, self._pause_s, self._end = url, pause_s, threading.Event()
         self.num_answered = 0
         self.models: list[str] = []
+        self.knowledge_bases: list[str] = []
         self.failures: list[tuple[float, str]] = []
         self._threads = [threading.Thread(target=self._ask) for _ in range(clients)]
 
@@ -48,6 +49,7 @@ class Load:
                 else:
                     self.num_answered += 1
                     self.models.append(reply.json()["version"]["model"])
+                    self.knowledge_bases.append(reply.json()["version"]["knowledge_base"])
 
     @classmethod
     @contextmanager
@@ -70,6 +72,9 @@ class Load:
     def wait_for_model(self, model: str) -> None:
         """Until no other model answers any more."""
         wait_until(lambda: self.models[-20:] == [model] * 20, f"only {model} answers")
+
+    def wait_for_knowledge_base(self, part: str) -> None:
+        wait_until(lambda: self.knowledge_bases[-20:] == [part] * 20, f"only {part} answers")
 
 
 def status_of(url: str, **headers: str) -> int:

@@ -1,0 +1,25 @@
+"""`deeped versions`: the versions of a knowledge base, the latest first."""
+
+import argparse
+
+from deeped_ray.commands.options import Answer
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.versions import Version, versions
+from deeped_ray.running.console import stdout_style, table
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kb", metavar="KB", help="knowledge-base folder")
+
+
+def run(args: argparse.Namespace) -> Answer:
+    found = versions(KnowledgeBase(args.kb))
+    columns = ["version", "state", "made", "dump", "accuracy", "before"]
+    text = table(columns, [_row(each) for each in found], style=stdout_style())
+    return [each._asdict() for each in found], text
+
+
+def _row(version: Version) -> tuple[object, ...]:
+    scores = [version.check.get(name) for name in ("accuracy", "accuracy_before")]
+    shown = ["" if score is None else f"{score:.2%}" for score in scores]
+    return (version.number, version.state, version.made, ", ".join(version.dumps), *shown)

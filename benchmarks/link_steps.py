@@ -11,7 +11,7 @@ import functools
 import json
 import statistics
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,12 +23,12 @@ from link import MENTIONS, of_equal_size
 from matplotlib.figure import Figure
 
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
-from deeped_ray.linking import inputs, linker, retrieval, scoring
+from deeped_ray.linking import candidates, inputs, linker, retrieval, scoring
 from deeped_ray.running.console import table
 
 REST = "the rest"
 STEPS: list[tuple[str, Any, str]] = [
-    ("words of the text", inputs.KnownWords, "__init__"),
+    ("words of the text", candidates.KnownWords, "__init__"),
     ("candidates by prior, coreference", inputs.LinkerInputs, "first_candidates"),
     ("entities near the document (FAISS, links)", retrieval.Retriever, "_near"),
     ("names, pool, measures, choosing", retrieval.Retriever, "candidates"),
@@ -52,7 +52,8 @@ class Clock:
     """Processor time of this thread, by step; what runs inside a step counts for itself."""
 
     def __init__(self) -> None:
-        self.seconds, self._running = Counter[str](), [REST]
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._running = [REST]
         self._last = time.thread_time()
 
     @contextmanager
@@ -79,7 +80,7 @@ class Clock:
         return call
 
 
-def round_of(link: Callable[[], object]) -> Counter[str]:
+def round_of(link: Callable[[], object]) -> dict[str, float]:
     """Seconds of every step."""
     clock = Clock()
     with ExitStack() as stack:
@@ -104,7 +105,7 @@ def draw(path: Path, runs: dict[str, dict[str, float]]) -> None:
         axes.barh([*runs], widths, left=[*starts.values()], color=colours[number], hatch=hatch, label=step)
         starts = {name: starts[name] + width for name, width in zip(runs, widths, strict=True)}
     for name, total in starts.items():
-        axes.text(total, name, f"  {total:.1f} ms", va="center")
+        axes.text(total, list(runs).index(name), f"  {total:.1f} ms", va="center")
     axes.set_xlim(0, 1.12 * max(starts.values()))
     axes.set_xlabel(f"milliseconds of processor time for a document of {MENTIONS} mentions, with reasons")
     axes.invert_yaxis()

@@ -141,4 +141,4 @@ def test_added_names_are_found_beside_those_of_the_table(mentions: MentionTable)
 
 def test_senses_are_a_sequence_of_candidates(mentions: MentionTable) -> None:
     senses = mentions.candidates("Apple")
-    assert (len(senses), senses[0], senses[1:]) == (2, senses.best, [PriorCandidate(0, 0.25, 2)])
+    assert (len(senses), senses[0], [*senses[1:]]) == (2, senses.best, [PriorCandidate(0, 0.25, 2)])

@@ -8,6 +8,7 @@ import torch
 
 from deeped_ray.linking import attention, differentiable, kernels, lbp
 from deeped_ray.linking.batching import Batch
+from deeped_ray.linking.compiling import compiled
 from tests.conftest import random_batch
 from tests.linking.test_attention import local_scores
 
@@ -97,4 +98,4 @@ def test_messages_that_would_vanish_are_left_to_torch() -> None:
 def test_kernels_are_compiled_where_no_folder_can_keep_them() -> None:
     scope: dict[str, Any] = {}
     exec("def double(x):\n    return 2 * x", scope)  # from no file, so that numba finds no place for its cache
-    assert kernels.compiled(scope["double"])(3) == 6
+    assert compiled(scope["double"])(3) == 6

@@ -139,7 +139,7 @@ def main() -> None:
     rows = [(name, *(f"{run.get(name, 0.0):.2f}" for run in runs.values())) for name in names]
     sums = ("sum", *(f"{sum(run.values()):.2f}" for run in runs.values()))
     print(table(["step", *runs], [*rows, sums]))
-    totals = [1000 * each.total() / len(documents) for each in rounds]
+    totals = [1000 * sum(each.values()) / len(documents) for each in rounds]
     print(f"\nsum of a round: {min(totals):.2f} to {max(totals):.2f} ms")
     write_json(args, milliseconds=after, rounds=totals)
     if args.picture:

@@ -35,11 +35,11 @@ def run(args: argparse.Namespace) -> Answer:
     for name in ("corpus", "words", "vectors", "index", "linker"):
         kb.open(name)  # what is missing or stale is told now
     folded = Folded.read(kb.open("corpus")).files
-    if pending := [each for each in ChangeLog(kb.location).read_new() if each.file not in folded]:
+    if pending := [each for each in ChangeLog(kb.home).read_new() if each.file not in folded]:
         raise DeepEdError(f"{kb} has {len(pending):,} changes beside its parts. Run `deeped compact --kb {kb}` first.")
     manifest = packed_manifest(kb.manifest())
     card = card_of(kb, scores=_read_scores(args.scores) if args.scores else [], licence=args.licence)
-    written = write_archive(Location(args.out), kb.location, manifest, card)
+    written = write_archive(Location(args.out), kb.home, manifest, card)
     told = f"{args.out}: {', '.join(name for name in PARTS if name in manifest['parts'])}, {written['bytes']:,} bytes\nsha256 {written['sha256']}"
     return {"archive": args.out, **written, "parts": list(manifest["parts"])}, told
 

@@ -30,13 +30,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     config = _read(args.config)
-    for application in config["applications"]:
-        if application.get("import_path") == APP and not args.no_check:
-            print(check(_arguments(application["args"])), flush=True)
+    ours = [application for application in config["applications"] if application.get("import_path") == APP]
+    for application in [] if args.no_check else ours:
+        print(check(_arguments(application["args"])), flush=True)
     serve = Serve.from_environment(args.address)
     deploy(serve, config, timeout_s=float(args.timeout))
     port = config.get("http_options", {}).get("port", 8000)
-    wait_until_healthy(serve, f"http://{urlsplit(args.address).hostname}:{port}", is_here=False)
+    for path in {application.get("route_prefix", "/").rstrip("/") for application in ours} or {""}:
+        wait_until_healthy(serve, f"http://{urlsplit(args.address).hostname}:{port}{path}", is_here=False)
     return None, f"{args.config} runs."
 
 

@@ -33,6 +33,7 @@ def run(args: argparse.Namespace) -> Answer:
         return _list(changes, args.since)
     if not args.given:
         raise DeepEdError(f"Give {'files of entities to add' if args.action == 'add' else 'ids or titles to remove'}.")
+    kb.require_writable()
     made = _added(args.given) if args.action == "add" else _removed(kb, changes, args.given)
     numbers = [log.append(made[start : start + AT_ONCE])[0].number for start in range(0, len(made), AT_ONCE)]
     done = {"entities": len(made), "numbers": numbers}

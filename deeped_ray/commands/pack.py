@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from deeped_ray.commands.options import Answer
+from deeped_ray.corpus.folded import Folded
 from deeped_ray.knowledge.archive import PARTS, packed_manifest, write_archive
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.changes import ChangeLog
 from deeped_ray.storage.location import Location
 from deeped_ray.training.history import best_by_seed, models_of, read_history
 from deeped_ray.types import DeepEdError
@@ -32,9 +34,12 @@ def run(args: argparse.Namespace) -> Answer:
         raise DeepEdError(f"{args.out} must end with .tar, so that others see what it is.")
     for name in ("corpus", "words", "vectors", "index", "linker"):
         kb.open(name)  # what is missing or stale is told now
+    folded = Folded.read(kb.open("corpus")).files
+    if pending := [each for each in ChangeLog(kb.home).read_new() if each.file not in folded]:
+        raise DeepEdError(f"{kb} has {len(pending):,} changes beside its parts. Run `deeped compact --kb {kb}` first.")
     manifest = packed_manifest(kb.manifest())
     card = card_of(kb, scores=_read_scores(args.scores) if args.scores else [], licence=args.licence)
-    written = write_archive(Location(args.out), kb.location, manifest, card)
+    written = write_archive(Location(args.out), kb.home, manifest, card)
     told = f"{args.out}: {', '.join(name for name in PARTS if name in manifest['parts'])}, {written['bytes']:,} bytes\nsha256 {written['sha256']}"
     return {"archive": args.out, **written, "parts": list(manifest["parts"])}, told
 

@@ -161,6 +161,10 @@ class KnowledgeBase:
 
     # -- writing
 
+    def require_writable(self) -> None:
+        if self.is_packed:
+            raise DeepEdError(f"{self} is an archive, which is only read. Build into a folder.")
+
     @contextlib.contextmanager
     def write(self, name: str, *, config: object, parents: Sequence[str]) -> Iterator[Path]:
         """A local folder to fill; it becomes the current part when the block ends without an exception.
@@ -168,8 +172,7 @@ class KnowledgeBase:
         Everything that is read from the parents belongs inside the block: if one of them is replaced meanwhile, the new
         part is refused rather than recorded as made from what it was not made from. There is one writer at a time.
         """
-        if self.is_packed:
-            raise DeepEdError(f"{self} is an archive, which is only read. Build into a folder.")
+        self.require_writable()
         parent_ids = {parent: self.open(parent).id for parent in parents}
         (self.home / "parts").make_folder()
         with sole_writer(self.home) as still_mine:

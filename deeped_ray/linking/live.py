@@ -53,6 +53,7 @@ class Live:
 
     def write(self, changes: Sequence[Change]) -> list[Recorded]:
         """Make changes: durable and applied here when this returns."""
+        self._kb.require_writable()
         with self._lock:
             recorded = self._log.append(changes)
             self._apply(recorded)

@@ -3,12 +3,14 @@
 make config                                                            # update serve/config.yaml
 python -m deeped_ray.serving.config --kb s3://bucket/kb > linker.yaml  # the same for your own knowledge base
 python -m deeped_ray.serving.config --kb KB --check > linker.yaml      # only if KB can be served
+python -m deeped_ray.serving.config --kb de=KB1 --kb ja=KB2 > both.yaml  # several: /de/link, /ja/link
 """
 
 import argparse
+import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 from deeped_ray.types import DeepEdError, LinkerKind
 
 WIDTH = 120
+_NAMED = re.compile(r"([a-z][a-z0-9-]{0,30})=(.+)", re.DOTALL)
 HEADER = """\
 # Serves the linker:  deeped deploy serve/config.yaml
 # Made by `make config` from deeped_ray/serving/config.py: change settings there. For your own knowledge base:
@@ -144,6 +147,33 @@ def config_for(args: AppArgs, *, http: dict[str, Any] | None = None, **deploymen
     return ServeConfig(http_options=HttpOptions(**http or {}), applications=(application,))
 
 
+def config_for_several(
+    args: Mapping[str, AppArgs], *, http: dict[str, Any] | None = None, **deployment: Any
+) -> ServeConfig:
+    """An application for each knowledge base, below a path of its own: they are deployed and fail one by one."""
+    deployments = (DeploymentSettings(**deployment),)
+    applications = (
+        ApplicationSettings(name=f"linker-{name}", route_prefix=f"/{name}", args=each, deployments=deployments)
+        for name, each in args.items()
+    )
+    return ServeConfig(http_options=HttpOptions(**http or {}), applications=tuple(applications))
+
+
+def by_name(given: Sequence[str]) -> dict[str, str]:
+    """`["de=KB1", "ja=KB2"]` by name; one knowledge base may do without."""
+    if len(given) == 1 and not _NAMED.fullmatch(given[0]):
+        return {"": given[0]}
+    found: dict[str, str] = {}
+    for each in given:
+        named = _NAMED.fullmatch(each)
+        if not named or named[1] in found:
+            raise DeepEdError(
+                f"Give several knowledge bases as --kb de=KB1 --kb ja=KB2, each with a name: found {each!r}."
+            )
+        found[named[1]] = named[2]
+    return found
+
+
 def read_token(path: str | None) -> str | None:
     """The token is in a file, so that no config, log or process list shows it."""
     if path is None:
@@ -193,7 +223,11 @@ def _plain(value: Any) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kb", default="kb/mini", help="address or path of the knowledge base (default: %(default)s)")
+    parser.add_argument(
+        "--kb",
+        action="append",
+        help="address or path of the knowledge base (default: kb/mini); several as de=KB1, each below /de",
+    )
     parser.add_argument("--host", default="127.0.0.1", help="interface to listen on (default: %(default)s)")
     parser.add_argument("--token-file", help="file, on every node, with the token that clients have to send")
     parser.add_argument(
@@ -201,15 +235,18 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, help="file to write, instead of the terminal")
     options = parser.parse_args()
-    args = AppArgs(kb=options.kb, token_file=options.token_file)
-    if options.check:
-        from deeped_ray.serving.deploy import check  # imports the linker, which writing a file does not need
+    try:
+        kbs = by_name(options.kb or ["kb/mini"])
+        args = {name: AppArgs(kb=kb, token_file=options.token_file) for name, kb in kbs.items()}
+        if options.check:
+            from deeped_ray.serving.deploy import check  # imports the linker, which writing a file does not need
 
-        try:
-            print(check(args), file=sys.stderr)
-        except DeepEdError as error:
-            sys.exit(f"error: {error}")
-    text = render(config_for(args, http={"host": options.host}))
+            for each in args.values():
+                print(check(each), file=sys.stderr)
+    except DeepEdError as error:
+        sys.exit(f"error: {error}")
+    http = {"host": options.host}
+    text = render(config_for(args[""], http=http) if "" in args else config_for_several(args, http=http))
     if options.output:
         options.output.write_text(text)
     else:

@@ -37,7 +37,7 @@ def kb(tmp_path: Path) -> KnowledgeBase:
 
 
 def pack(kb: KnowledgeBase, target: str | Path) -> dict[str, object]:
-    return write_archive(Location(target), kb.location, packed_manifest(kb.manifest()), "the card")
+    return write_archive(Location(target), kb.home, packed_manifest(kb.manifest()), "the card")
 
 
 @pytest.fixture

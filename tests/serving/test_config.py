@@ -7,7 +7,8 @@ from ray.serve.deployment import deployment_to_schema
 from ray.serve.schema import ServeDeploySchema
 
 from deeped_ray.serving.app import build
-from deeped_ray.serving.config import AppArgs, DeploymentSettings, config_for, main, render
+from deeped_ray.serving.config import AppArgs, DeploymentSettings, by_name, config_for, config_for_several, main, render
+from deeped_ray.types import DeepEdError
 from serve.app import build as door
 
 CONFIG = Path(__file__).parent.parent.parent / "serve" / "config.yaml"
@@ -28,6 +29,20 @@ def test_the_file_is_what_the_app_makes_of_it() -> None:
 def test_ray_serve_accepts_the_file(config: dict[str, Any]) -> None:
     (application,) = ServeDeploySchema.model_validate(config).applications
     assert application.import_path == f"{build.__module__}:{build.__name__}"
+
+
+def test_several_knowledge_bases_have_an_application_each() -> None:
+    kbs = by_name(["de=s3://bucket/de", "ja=/data/ja?a=b"])
+    config = config_for_several({name: AppArgs(kb=kb) for name, kb in kbs.items()})
+    applications = ServeDeploySchema.model_validate(yaml.safe_load(render(config))).applications
+    assert [(each.name, each.route_prefix, each.args["kb"]) for each in applications] == [
+        ("linker-de", "/de", "s3://bucket/de"),
+        ("linker-ja", "/ja", "/data/ja?a=b"),
+    ]
+    assert by_name(["s3://bucket/kb?region=x"]) == {"": "s3://bucket/kb?region=x"}
+    for given in (["de=a", "b"], ["de=a", "de=b"], ["a", "b"]):
+        with pytest.raises(DeepEdError, match="each with a name"):
+            by_name(given)
 
 
 def test_the_door_of_a_checkout_leads_to_the_same_app() -> None:

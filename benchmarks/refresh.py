@@ -11,6 +11,7 @@ python benchmarks/refresh.py --dump wiki.xml.bz2 --megabytes 24 --word-vectors v
 import argparse
 import bz2
 import itertools
+import json
 import random
 import re
 import shutil
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from _harness import parser_of, write_json
 
@@ -72,14 +74,15 @@ def changed(xml: str, share: float) -> str:
     return _PAGE.sub(change, xml)
 
 
-def seconds(*arguments: str) -> float:
-    """Of a job, its start and the start of its Ray included."""
+def seconds(*arguments: str) -> tuple[float, dict[str, Any]]:
+    """Of a job, its start and the start of its Ray included; and its result."""
     start = time.perf_counter()
     done = subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr[-2000:])
-    print(done.stdout.strip().splitlines()[-1][:300], file=sys.stderr)
-    return time.perf_counter() - start
+    passed = time.perf_counter() - start
+    print(f"{arguments[0]}: {passed:.1f} s", file=sys.stderr, flush=True)
+    return passed, json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def main() -> None:
@@ -109,15 +112,16 @@ def measure(args: argparse.Namespace, folder: Path) -> dict[str, float]:
         settings += ["--set", "corpus.min_word_count=2", "--set", "corpus.dimension=100"]
     vectors = ["--word-vectors", args.word_vectors] if args.word_vectors else []
     build = ["jobs/pipeline.py", "--kb", str(kb), "--dump", str(first), *vectors, *settings, "--until", "train_linker"]
-    rows = {"full build": seconds(*build)}
+    full, result = seconds(*build)
+    rows = {"full build": full, "full build, without the linker": full - result["stages"]["train_linker"]["seconds"]}
     refresh = ["jobs/refresh.py", "--kb", str(kb), "--margin", "1", "--dump"]
     same = folder / f"same{suffix}"
     shutil.copy(first, same)
-    rows["refresh, nothing changed"] = seconds(*refresh, str(same))
+    rows["refresh, nothing changed"], _ = seconds(*refresh, str(same))
     for share in args.shares:
         fresh = folder / f"fresh-{share:g}{suffix}"
         write(changed(xml, share), fresh)
-        rows[f"refresh, {share:.0%} of the pages changed"] = seconds(*refresh, str(fresh))
+        rows[f"refresh, {share:.0%} of the pages changed"], _ = seconds(*refresh, str(fresh))
         switch(KnowledgeBase(kb), 1)
     return rows
 

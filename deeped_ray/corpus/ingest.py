@@ -14,6 +14,8 @@
     occurrences          one task per parsed shard: on which pages mentions stand, and on which as a link
     reduce occurrences   one task per partition: on how many
 
+With an earlier version, only pages that are gone or new are counted, and the rest is carried over (`update`, `updating`).
+
 After a kill, the same command goes on with the tasks that have left no receipt. No process holds more than a shard, a
 partition, or a few numbers per title, and the result does not depend on how the dump is cut.
 """

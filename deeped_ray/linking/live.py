@@ -54,6 +54,7 @@ class Live:
     def write(self, changes: Sequence[Change]) -> list[Recorded]:
         """Make changes: durable and applied here when this returns."""
         with self._lock:
+            self._apply(self._log.read_new())
             recorded = self._log.append(changes)
             self._apply(recorded)
             return recorded

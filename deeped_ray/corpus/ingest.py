@@ -321,6 +321,7 @@ def _make_corpus(
     summed = over_partitions("reduce occurrences", passes.reduce_occurrences, partitions, shuffle, found, num_mentions)
     with (work / "counts").fetched() as counts:
         occurrences.join([counts / f"occurrences-{partition:04d}" for partition in partitions], folder)
+    own_entities.claim_names(pages, folder)
 
     own_entities.join_urls(pages, folder, Names(names), resolution.column("page_id"))
     folded.write(folder, with_rows=False)

@@ -4,6 +4,7 @@ own-*.parquet                     in the part `pages`: a row for every entity
 urls.*, urls.addresses.arrow      in the part `corpus`: titles that have an address of their own, in hash order, and it
 """
 
+import functools
 from collections.abc import Container, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -22,7 +23,12 @@ from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import StringIndex, hash_order, read_mapped, write_mapped, write_strings
 from deeped_ray.storage.arrow import read_table
 from deeped_ray.storage.location import Location
+from deeped_ray.text import STOP_WORDS, bare_title, normalize_mention, words_of
 
+CLAIMED_PAGES = 5
+"""On which each of their names counts as a link."""
+OCCURRENCES = ("pages", "linked_pages")
+_CLAIMED = "mentions.claimed"
 FOLDED = 999_999
 """The number of the file that holds changes, among the files of entities."""
 _ALIAS = pa.struct([("name", pa.string()), ("count", pa.float64())])
@@ -72,6 +78,43 @@ def alias_rows(file: Location, names: Names) -> pa.Table:
         for alias in aliases if entity >= 0 else ():
             counts[alias["name"], entity] = counts.get((alias["name"], entity), 0) + alias["count"]
     return priors.rows(counts)
+
+
+def claim_names(pages: Part, folder: Path) -> None:
+    """Count the names of entities from files as links on a few pages more: else they would not be found in raw text.
+
+    A name that nobody has linked yet is a name all the same: its owner says so.
+    """
+    names = set[str]()
+    for file in files_of(pages):
+        table = file.reading(lambda source: read_table(source, columns=["title", "aliases"]))
+        titles = [normalize_mention(title) for title in table["title"].to_pylist()]
+        names.update(titles, map(bare_title, titles))
+        names.update(alias["name"] for aliases in table["aliases"].to_pylist() for alias in aliases)
+    if not names:
+        return
+    rows = StringIndex(folder, "mentions").find_all([name for name in names if is_telling(name)])
+    rows = np.unique(rows[rows >= 0])
+    np.save(folder / f"{_CLAIMED}.npy", rows)
+    for name in OCCURRENCES:
+        counts = np.load(folder / f"mentions.{name}.npy", allow_pickle=False)
+        counts[rows] += CLAIMED_PAGES
+        np.save(folder / f"mentions.{name}.npy", counts)
+
+
+def counted_occurrences(corpus: Part) -> dict[str, npt.NDArray[np.int64]]:
+    """On how many pages mentions were really found, and linked."""
+    counts = {name: corpus.array(f"mentions.{name}").astype(np.int64) for name in OCCURRENCES}
+    if f"{_CLAIMED}.npy" in corpus.record["files"]:
+        for each in counts.values():
+            each[corpus.array(_CLAIMED)] -= CLAIMED_PAGES
+    return counts
+
+
+@functools.lru_cache(maxsize=2**18)  # the names of a running server are asked for again with every change
+def is_telling(name: str) -> bool:
+    """False for what is made of stop words alone, and stands everywhere: it is linked where a span says so, but not looked for."""
+    return any(word.lower() not in STOP_WORDS for word in words_of(name))
 
 
 def join_urls(pages: Part, folder: Path, names: Names, page_ids: npt.NDArray[np.int64]) -> None:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.entity_files import OwnEntity, page_id_of
-from deeped_ray.corpus.own_entities import url_of
+from deeped_ray.corpus.own_entities import is_telling, url_of
 from deeped_ray.corpus.priors import MAX_SURFACE, TITLE_COUNT, Match, MentionTable, Senses
 from deeped_ray.corpus.teaching import is_whole
 from deeped_ray.corpus.wikidata_ids import WikidataIds, number_of
@@ -27,7 +27,7 @@ from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking.detection import Detector, SpacyDetector, Span
 from deeped_ray.linking.encoding import Floats, Ints
 from deeped_ray.linking.pace import Pause, no_pause
-from deeped_ray.text import STOP_WORDS, UNSPACED, bare_title, normalize_mention, normalize_title, words_of
+from deeped_ray.text import UNSPACED, bare_title, normalize_mention, normalize_title, words_of
 from deeped_ray.types import Mentions
 
 _UNSPACED = re.compile(f"[{UNSPACED}]")
@@ -205,11 +205,12 @@ class LiveDetector:
         self._names: dict[str, list[str]] = {}
         self._unspaced: list[str] = []
         for name in additions.names:
-            word = _first_word(name)
-            if word and _UNSPACED.match(word):
+            if not is_telling(name):
+                continue
+            if _UNSPACED.match(name):
                 self._unspaced.append(name)
-            elif word:
-                self._names.setdefault(word, []).append(name)
+            else:
+                self._names.setdefault(_first_word(name), []).append(name)
         for names in self._names.values():
             names.sort(key=lambda name: (-len(name), name))
 
@@ -235,12 +236,8 @@ class LiveDetector:
 
 @functools.lru_cache(maxsize=2**18)  # every change makes a new detector of nearly the same names
 def _first_word(name: str) -> str:
-    """Where a text is looked at more closely; empty for what is made of stop words alone, and stands everywhere.
-
-    Such a name is linked only where a span says that it is a mention.
-    """
-    words = words_of(name)
-    return words[0] if any(word.lower() not in STOP_WORDS for word in words) else ""
+    """Where a text is looked at more closely."""
+    return words_of(name)[0]
 
 
 def _stands(text: str, start: int, name: str) -> bool:

@@ -55,6 +55,7 @@ class Live:
         """Make changes: durable and applied here when this returns."""
         self._kb.require_writable()
         with self._lock:
+            self._apply(self._log.read_new())
             recorded = self._log.append(changes)
             self._apply(recorded)
             return recorded

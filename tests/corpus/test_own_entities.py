@@ -80,6 +80,12 @@ def test_counts_of_aliases_are_priors_and_without_counts_they_are_uniform(kb: Kn
     assert priors_of(kb, "The") == {"The": 1.0}
 
 
+def test_names_count_as_links_unless_they_stand_everywhere(kb: KnowledgeBase) -> None:
+    corpus = kb.open("corpus")
+    rows = StringIndex(corpus.path, "mentions").find_all(["Falcon 9", "the seven", "The"])
+    assert corpus.array("mentions.linked_pages")[rows].tolist() == [5, 5, 0]
+
+
 def test_words_come_from_the_description_and_around_the_name_in_examples(kb: KnowledgeBase) -> None:
     assert words_of(kb, "Falcon 7", PAGE_WORDS) == {"Falcon", "coffee", "grinder", "steel"}
     assert words_of(kb, "Falcon 7", LINK_WORDS) == {"jams"}

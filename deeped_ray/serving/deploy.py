@@ -70,7 +70,7 @@ class Serve:
         except (OSError, HTTPException) as error:
             raise self.silence(error) from error
         applications = [each["deployed_app_config"] for each in found["applications"].values()]
-        options = {name: found[name] for name in ("http_options", "grpc_options", "logging_config") if found.get(name)}
+        options = {name: found[name] for name in ("proxy_location", "http_options", "grpc_options") if found.get(name)}
         return {**options, "applications": [each for each in applications if each]}
 
     def put(self, config: ServeFile) -> None:

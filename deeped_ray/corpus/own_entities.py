@@ -1,6 +1,7 @@
 """What entities from files have beside their pages: names with counts, addresses, Wikidata ids.
 
 own-*.parquet                     in the part `pages`: a row for every entity
+mentions.claimed.npy              in the part `corpus`: rows of their names in the mention table
 urls.*, urls.addresses.arrow      in the part `corpus`: titles that have an address of their own, in hash order, and it
 """
 
@@ -25,10 +26,7 @@ from deeped_ray.storage.arrow import read_table
 from deeped_ray.storage.location import Location
 from deeped_ray.text import STOP_WORDS, bare_title, normalize_mention, words_of
 
-CLAIMED_PAGES = 5
-"""On which each of their names counts as a link."""
-OCCURRENCES = ("pages", "linked_pages")
-_CLAIMED = "mentions.claimed"
+CLAIMED = "mentions.claimed"
 FOLDED = 999_999
 """The number of the file that holds changes, among the files of entities."""
 _ALIAS = pa.struct([("name", pa.string()), ("count", pa.float64())])
@@ -81,10 +79,7 @@ def alias_rows(file: Location, names: Names) -> pa.Table:
 
 
 def claim_names(pages: Part, folder: Path) -> None:
-    """Count the names of entities from files as links on a few pages more: else they would not be found in raw text.
-
-    A name that nobody has linked yet is a name all the same: its owner says so.
-    """
+    """Note the names of entities from files. Nobody may have linked them yet; they are names because their owner says so."""
     names = set[str]()
     for file in files_of(pages):
         table = file.reading(lambda source: read_table(source, columns=["title", "aliases"]))
@@ -95,20 +90,14 @@ def claim_names(pages: Part, folder: Path) -> None:
         return
     rows = StringIndex(folder, "mentions").find_all([name for name in names if is_telling(name)])
     rows = np.unique(rows[rows >= 0])
-    np.save(folder / f"{_CLAIMED}.npy", rows)
-    for name in OCCURRENCES:
-        counts = np.load(folder / f"mentions.{name}.npy", allow_pickle=False)
-        counts[rows] += CLAIMED_PAGES
-        np.save(folder / f"mentions.{name}.npy", counts)
+    np.save(folder / f"{CLAIMED}.npy", rows)
 
 
-def counted_occurrences(corpus: Part) -> dict[str, npt.NDArray[np.int64]]:
-    """On how many pages mentions were really found, and linked."""
-    counts = {name: corpus.array(f"mentions.{name}").astype(np.int64) for name in OCCURRENCES}
-    if f"{_CLAIMED}.npy" in corpus.record["files"]:
-        for each in counts.values():
-            each[corpus.array(_CLAIMED)] -= CLAIMED_PAGES
-    return counts
+def claimed_names(corpus: Part) -> list[str]:
+    """Names of entities from files."""
+    if f"{CLAIMED}.npy" not in corpus.record.get("files", {}):
+        return []
+    return StringIndex(corpus.path, "mentions").take(corpus.array(CLAIMED).astype(np.int64))
 
 
 @functools.lru_cache(maxsize=2**18)  # the names of a running server are asked for again with every change

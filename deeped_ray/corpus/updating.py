@@ -17,7 +17,6 @@ from deeped_ray.corpus import occurrences, passes, teaching, vocabulary
 from deeped_ray.corpus.config import LOT
 from deeped_ray.corpus.cooccurrence import TABLES, WordCounts
 from deeped_ray.corpus.occurrences import SequenceIndex
-from deeped_ray.corpus.own_entities import counted_occurrences
 from deeped_ray.corpus.pages import page_shards
 from deeped_ray.corpus.shuffle import Shuffle
 from deeped_ray.corpus.teaching import Choice
@@ -121,7 +120,7 @@ class Update:
         corpus = self.before.corpus
         now = np.load(folder / "mentions.hashes.npy", mmap_mode="r", allow_pickle=False)
         mention = renamed(np.asarray(corpus.array("mentions.hashes")), np.asarray(now))
-        counts = counted_occurrences(corpus)
+        counts = {name: corpus.array(f"mentions.{name}").astype(np.int64) for name in ("pages", "linked_pages")}
         rows = pa.table({"mention": mention, **counts})
         rows = rows.filter(pa.array((mention >= 0) & (counts["pages"] > 0)))
         shuffle.spill_by_id("occurrences-earlier", rows, num_ids=known.num_mentions)

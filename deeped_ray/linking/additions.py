@@ -8,9 +8,8 @@ An entity that the knowledge base has keeps its vector and its names; a change a
 description counts when `deeped compact` has folded the changes into the parts.
 """
 
-import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,16 +18,12 @@ import numpy.typing as npt
 
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.entity_files import OwnEntity, page_id_of
-from deeped_ray.corpus.own_entities import is_telling, url_of
+from deeped_ray.corpus.own_entities import url_of
 from deeped_ray.corpus.priors import MAX_SURFACE, TITLE_COUNT, Match, MentionTable, Senses
-from deeped_ray.corpus.teaching import is_whole
 from deeped_ray.corpus.wikidata_ids import WikidataIds, number_of
 from deeped_ray.knowledge.layers import Layers
-from deeped_ray.linking.detection import Detector, SpacyDetector, Span
 from deeped_ray.linking.encoding import Floats, Ints
-from deeped_ray.linking.pace import Pause, no_pause
-from deeped_ray.text import UNSPACED, bare_title, normalize_mention, normalize_title, words_of
-from deeped_ray.types import Mentions
+from deeped_ray.text import UNSPACED, bare_title, normalize_mention, normalize_title
 
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 
@@ -195,61 +190,3 @@ class LiveIds(WikidataIds):
     def find(self, wikidata: str) -> int | None:
         place = self._added.get(number_of(wikidata) or 0)
         return self._base.find(wikidata) if place is None else len(self._base.numbers) + place
-
-
-class LiveDetector:
-    """Finds the names of added and changed entities too, as they are written, where no longer mention stands."""
-
-    def __init__(self, base: Detector | SpacyDetector, additions: Additions) -> None:
-        self._base, self.config = base, base.config
-        self._names: dict[str, list[str]] = {}
-        self._unspaced: list[str] = []
-        for name in additions.names:
-            if not is_telling(name):
-                continue
-            if _UNSPACED.match(name):
-                self._unspaced.append(name)
-            else:
-                self._names.setdefault(_first_word(name), []).append(name)
-        for names in self._names.values():
-            names.sort(key=lambda name: (-len(name), name))
-
-    def spans(self, text: str, pause: Pause = no_pause, *, mentions: Mentions | None = None) -> list[Span]:
-        found = self._base.spans(text, pause, mentions=mentions)
-        added = list(self._added(text))
-        return _without_overlap([*found, *added]) if added else found
-
-    def _added(self, text: str) -> Iterator[Span]:
-        for word in self._names.keys() & {*words_of(text)}:
-            start = text.find(word)
-            while start >= 0:
-                end = next((start + len(name) for name in self._names[word] if _stands(text, start, name)), None)
-                if end is not None:
-                    yield start, end
-                start = text.find(word, start + len(word))
-        for name in self._unspaced:
-            start = text.find(name)
-            while start >= 0:
-                yield start, start + len(name)
-                start = text.find(name, start + len(name))
-
-
-@functools.lru_cache(maxsize=2**18)  # every change makes a new detector of nearly the same names
-def _first_word(name: str) -> str:
-    """Where a text is looked at more closely."""
-    return words_of(name)[0]
-
-
-def _stands(text: str, start: int, name: str) -> bool:
-    return text.startswith(name, start) and is_whole(text, start, start + len(name))
-
-
-def _without_overlap(spans: Sequence[Span]) -> list[Span]:
-    """The longest first; of equals, the first."""
-    kept: list[Span] = []
-    taken: set[int] = set()
-    for start, end in sorted(set(spans), key=lambda span: (span[0] - span[1], span[0])):
-        if taken.isdisjoint(range(start, end)):
-            taken.update(range(start, end))
-            kept.append((start, end))
-    return sorted(kept)

@@ -20,6 +20,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from deeped_ray.corpus.own_entities import claimed_names
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, Part
 from deeped_ray.linking.pace import Pause, no_pause
@@ -199,7 +200,13 @@ def open_detector(kb: KnowledgeBase, config: DetectionConfig) -> Detector | Spac
         return SpacyDetector(config)
     linker = _current(kb, "linker")
     fitted = linker.path / WEIGHTS if linker else PACKAGED
-    return Detector(open_columns(kb), load_weights(fitted if fitted.exists() else PACKAGED), config)
+    detector = Detector(open_columns(kb), load_weights(fitted if fitted.exists() else PACKAGED), config)
+    names = claimed_names(kb.open("corpus"))
+    if not names:
+        return detector
+    from deeped_ray.linking.own_names import NamesDetector  # which is a Detector
+
+    return NamesDetector(detector, names)
 
 
 def open_columns(kb: KnowledgeBase) -> Columns:

@@ -16,12 +16,13 @@ from deeped_ray.embeddings.unseen import TextEmbedder
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.changes import Change, ChangeLog, Changes, Recorded
 from deeped_ray.knowledge.layers import Layers
-from deeped_ray.linking.additions import Additions, LiveCatalogue, LiveDetector, LiveMentions
+from deeped_ray.linking.additions import Additions, LiveCatalogue, LiveMentions
 from deeped_ray.linking.encoding import Floats, Kept
 from deeped_ray.linking.folded import Folding
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup, NamedEntity, RelatedEntity
+from deeped_ray.linking.own_names import NamesDetector
 from deeped_ray.linking.retrieval import Retriever
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError
@@ -150,7 +151,7 @@ def _live_linker(base: Linker, additions: Additions) -> Linker:
     linker = copy.copy(base)
     linker.inputs = LiveInputs(base.inputs, additions, has_model=base.model is not None)
     linker.__dict__.pop("_knowledge", None)
-    linker.__dict__["detector"] = LiveDetector(base.detector, additions)
+    linker.__dict__["detector"] = NamesDetector(base.detector, additions.names)
     if base.model is not None:
         linker.__dict__["_folding"] = Folding(linker.inputs.entity_vectors, base._folding.times_words)
     return linker

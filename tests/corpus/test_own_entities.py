@@ -12,11 +12,13 @@ from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.cooccurrence import LINK_WORDS, PAGE_WORDS, WordCounts
 from deeped_ray.corpus.ingest import build_corpus
+from deeped_ray.corpus.own_entities import claimed_names
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.corpus.wikidata import WikidataConfig, add_wikidata
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.strings import StringIndex
+from deeped_ray.linking.detection import DetectionConfig, open_detector
 from deeped_ray.types import DeepEdError
 from tests.conftest import page_xml, write_dump
 
@@ -80,10 +82,16 @@ def test_counts_of_aliases_are_priors_and_without_counts_they_are_uniform(kb: Kn
     assert priors_of(kb, "The") == {"The": 1.0}
 
 
-def test_names_count_as_links_unless_they_stand_everywhere(kb: KnowledgeBase) -> None:
-    corpus = kb.open("corpus")
-    rows = StringIndex(corpus.path, "mentions").find_all(["Falcon 9", "the seven", "The"])
-    assert corpus.array("mentions.linked_pages")[rows].tolist() == [5, 5, 0]
+def test_names_are_claimed_unless_they_stand_everywhere(kb: KnowledgeBase) -> None:
+    names = claimed_names(kb.open("corpus"))
+    assert {"Falcon 7", "Falcon", "the seven", "P7", "Ada Stone"} <= {*names}
+    assert "The" not in names
+
+
+def test_names_without_any_link_are_found_in_raw_text(kb: KnowledgeBase) -> None:
+    text = "The Falcon 9 of Ada Stone, the seven and the P7x."
+    found = open_detector(kb, DetectionConfig()).spans(text)
+    assert {text[start:end] for start, end in found} >= {"Falcon 9", "Ada Stone", "the seven"}
 
 
 def test_words_come_from_the_description_and_around_the_name_in_examples(kb: KnowledgeBase) -> None:

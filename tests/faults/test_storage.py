@@ -61,4 +61,4 @@ def test_stages_outlive_storage_that_goes_away_and_one_that_fails_now_and_then(
     assert (kb.location / "runs").sizes() == {}
     assert kb.verify() == dict.fromkeys(("pages", "corpus", "words", "vectors", "index"))
     ours, theirs = (each.open("vectors").array("vectors") for each in (kb, corpus_kb))
-    assert ours == pytest.approx(theirs, abs=1e-5)  # the order of sums depends on the shards
+    assert ours == pytest.approx(theirs, abs=0.01)  # learned words depend a little on the shards

@@ -1,5 +1,6 @@
 """Deployments that are checked first and rolled back if they fail, and a service whose files or whose Ray go away."""
 
+import itertools
 import json
 import os
 import re
@@ -27,7 +28,7 @@ from deeped_ray.serving.local import local_config
 from deeped_ray.types import DeepEdError
 from tests.conftest import copy_of
 from tests.serving.conftest import USUAL, Served, wait_until
-from tests.serving.test_faults import BODY, TOKEN, Load
+from tests.serving.test_faults import TOKEN, Load
 
 DEEPED = (sys.executable, "-m", "deeped_ray.cli")
 
@@ -97,9 +98,9 @@ def test_a_port_in_use_is_refused_before_anything_else(served: Served) -> None:
 # -- deployments that fail
 
 
-def answers(served: Served) -> bool:
+def answers(served: Served, text: str = "Montreal met Toronto in the Stanley Cup.") -> bool:
     with suppress(httpx.HTTPError):  # while there is no replica, a request waits
-        return httpx.post(f"{served.url}/link", json=BODY, trust_env=False, timeout=3).status_code == 200
+        return httpx.post(f"{served.url}/link", json={"text": text}, trust_env=False, timeout=3).status_code == 200
     return False
 
 
@@ -169,8 +170,10 @@ def truncated(file: Path) -> Iterator[None]:
 
 
 def test_a_truncated_file_is_named_and_the_service_returns_with_the_file(served: Served) -> None:
+    names = itertools.count()
+
     def message() -> str:
-        answers(served)  # a replica notices when it reads the file
+        answers(served, f"Zorblatt {next(names)} met Toronto.")  # a replica notices when it looks up a new name
         return str(served.serve.applications()["linker"]["deployments"]["LinkerDeployment"]["message"])
 
     (file,) = served.kb.glob("parts/corpus-*/mentions.hashes.npy")
@@ -206,7 +209,7 @@ def test_the_server_ends_when_its_raylet_does(
         finally:
             served.stop()
 
-    def deploy(ray: LocalRay, kb: Path, **options: Any) -> str:
+    def deploy(ray: LocalRay, kb: str, **options: Any) -> str:
         deployed.append((kb, options["port"], options["token_file"]))
         return served.url
 
@@ -225,7 +228,7 @@ def test_the_server_ends_when_its_raylet_does(
     with signals_as_before():
         code = main(["serve", "--kb", str(served.kb), "--token-file", "token"])
     told, error = capsys.readouterr()
-    assert deployed == [(served.kb, None, str(tmp_path / "token"))]
+    assert deployed == [(str(served.kb), None, str(tmp_path / "token"))]
     assert f"Serving. Page: {served.url} " in told
     assert (code, living(family)) == (2, [])
     assert re.fullmatch(r"error: The private Ray is gone: .*raylet ended\. Start the command again\.\n", error)

@@ -18,10 +18,10 @@ def test_a_lost_driver_leaves_the_current_version_and_the_same_command_goes_on(
     dump = changed_dump(tmp_path / "fresh.xml", share=0.03)
     command = ("refresh", "--kb", str(kb), "--dump", str(dump), "--margin", "0.05")
 
-    faults.arm("reduce/driver/1", "reduce/2")
+    faults.arm("reduce/driver/1", "reduce/1")  # one CPU: the driver has two tasks in flight, and one runs at a time
     first = nodes.start(*command)
     first.held_at("reduce/driver/1")
-    first.kill(orphan=first.held_at("reduce/2"))
+    first.kill(orphan=first.held_at("reduce/1"))
     assert kb.manifest() == before
 
     faults.arm("parse/0", "count/0", "reduce/0")  # finished: made again, they would hold the job forever

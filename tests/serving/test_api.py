@@ -143,8 +143,11 @@ def test_gerbil_gets_nif_for_phrases_and_for_raw_text(client: httpx.Client) -> N
     assert found.text.count("taIdentRef <https://en.wikipedia.org/wiki/") == 3
     assert "taConfidence" not in found.text
     assert client.post("/nif?confidence=true", content=NIF).text.count("taConfidence") == 3
-    by_id = client.post("/nif?identifier=wikidata", content=NIF).text
-    assert "taIdentRef <http://www.wikidata.org/entity/Q" in by_id
+    apple = NIF.replace("Montreal met Toronto in the Stanley Cup.", "Apple Inc. makes computers and software.")
+    apple += PHRASE.replace("Montreal", "Apple Inc.")
+    apple = apple.replace("endIndex 8", "endIndex 10")
+    by_id = client.post("/nif?identifier=wikidata", content=apple).text
+    assert "taIdentRef <http://www.wikidata.org/entity/Q312>" in by_id
     assert client.post("/nif?identifier=dbpedia", content=NIF).status_code == 422
     refused = client.post("/nif", content="no turtle")
     assert refused.status_code == 422

@@ -28,7 +28,7 @@ from deeped_ray.serving.local import local_config
 from deeped_ray.types import DeepEdError
 from tests.conftest import copy_of
 from tests.serving.conftest import USUAL, Served, wait_until
-from tests.serving.test_faults import TOKEN, Load
+from tests.serving.test_faults import BODY, TOKEN, Load
 
 DEEPED = (sys.executable, "-m", "deeped_ray.cli")
 
@@ -98,9 +98,9 @@ def test_a_port_in_use_is_refused_before_anything_else(served: Served) -> None:
 # -- deployments that fail
 
 
-def answers(served: Served, text: str = "Montreal met Toronto in the Stanley Cup.") -> bool:
+def answers(served: Served, body: object = BODY) -> bool:
     with suppress(httpx.HTTPError):  # while there is no replica, a request waits
-        return httpx.post(f"{served.url}/link", json={"text": text}, trust_env=False, timeout=3).status_code == 200
+        return httpx.post(f"{served.url}/link", json=body, trust_env=False, timeout=3).status_code == 200
     return False
 
 
@@ -173,7 +173,8 @@ def test_a_truncated_file_is_named_and_the_service_returns_with_the_file(served:
     names = itertools.count()
 
     def message() -> str:
-        answers(served, f"Zorblatt {next(names)} met Toronto.")  # a replica notices when it looks up a new name
+        name = f"Zorblatt {next(names)}"
+        answers(served, {"text": name, "spans": [[0, len(name)]]})  # a replica notices when it looks up a new name
         return str(served.serve.applications()["linker"]["deployments"]["LinkerDeployment"]["message"])
 
     (file,) = served.kb.glob("parts/corpus-*/mentions.hashes.npy")

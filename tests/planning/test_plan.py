@@ -155,7 +155,7 @@ def test_impossible_sizes_are_refused(arguments: list[str], message: str, capsys
 def test_a_real_run_costs_what_was_planned(shared_data: Path, tmp_path: Path) -> None:
     """A slice of the sample dump whose size no coefficient was fitted to. Memory and disk by 30% either way."""
     command = [
-        *(sys.executable, "benchmarks/scale.py", "--shares", "0.02", "--workers", "2", "--kb", str(tmp_path / "none")),
+        *(sys.executable, "benchmarks/scale.py", "--shares", "0.01", "--workers", "2", "--kb", str(tmp_path / "none")),
         *("--dump", str(shared_data / "wiki" / "samplewiki-pages-articles-multistream.xml.bz2")),
         *("--word-vectors", str(shared_data / "words" / "wiki-cased-300d.bin.gz")),
         *("--json", str(tmp_path / "rows.json"), "--work", str(tmp_path)),

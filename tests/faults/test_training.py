@@ -101,10 +101,11 @@ def held_after(job: Job, runs: Location, *, seed: int, epoch: int) -> int:
 def listed(runs: Location) -> tuple[int, int] | None:
     """Seed and epoch of the last checkpoint that a new run would go on from."""
     snapshot = next((name for name in runs.sizes() if name.endswith("/checkpoint_manager_snapshot.json")), None)
-    if snapshot is None:
-        return None
-    metrics = (runs / snapshot).read_json()["latest_checkpoint_result"]["metrics"]
-    return metrics["seed"], metrics["epoch"]
+    with contextlib.suppress(ValueError):  # Ray has written a longer one meanwhile
+        if snapshot is not None:
+            metrics = (runs / snapshot).read_json()["latest_checkpoint_result"]["metrics"]
+            return metrics["seed"], metrics["epoch"]
+    return None
 
 
 def read_files(folder: Location) -> Iterator[tuple[str, bytes]]:

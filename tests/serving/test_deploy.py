@@ -98,6 +98,12 @@ def test_a_port_in_use_is_refused_before_anything_else(served: Served) -> None:
 # -- deployments that fail
 
 
+@pytest.fixture(autouse=True, scope="module")
+def running(served: Served) -> None:
+    """Replicas of the tests before may still answer while the usual ones start."""
+    wait_until(lambda: served.serve.applications()["linker"]["status"] == "RUNNING", "the usual replicas run")
+
+
 def answers(served: Served, body: object = BODY) -> bool:
     with suppress(httpx.HTTPError):  # while there is no replica, a request waits
         return httpx.post(f"{served.url}/link", json=body, trust_env=False, timeout=3).status_code == 200

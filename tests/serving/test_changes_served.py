@@ -18,6 +18,7 @@ from tests.serving.test_faults import TOKEN, Load
 TWO = ONE_OR_TWO | {"min_replicas": 2}
 LETTER = {"text": "The blades of my Falcon are dull.", "explain": False}
 FALCON = {"title": "Norrby Falcon", "aliases": ["Falcon"], "description": "Skates with blades of steel for the ice."}
+READERS_TOKEN = "abcdef0123456789-token"
 IN_A_ROW = 20
 """Answers that come from both replicas, if two run."""
 
@@ -29,7 +30,12 @@ def two_replicas(
     """Two replicas that take changes, on a knowledge base of their own."""
     folder: Path = tmp_path_factory.mktemp("live")
     (folder / "token").write_text(TOKEN)
-    args = {"kb": str(copy_of(mini_kb, folder / "kb").root), "writers_token_file": str(folder / "token")}
+    (folder / "readers").write_text(READERS_TOKEN)
+    args = {
+        "kb": str(copy_of(mini_kb, folder / "kb").root),
+        "token_file": str(folder / "readers"),
+        "writers_token_file": str(folder / "token"),
+    }
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with (
         served.changed(args, autoscaling_config=TWO),
@@ -52,6 +58,16 @@ def entity_of(client: httpx.Client) -> str | None:
 
 def answers(client: httpx.Client) -> list[str | None]:
     return [entity_of(client) for _ in range(IN_A_ROW)]
+
+
+def test_readers_need_their_token_and_may_not_write(served: Served, two_replicas: httpx.Client) -> None:
+    def status(method: str, path: str, token: str) -> int:
+        headers = {"Authorization": f"Bearer {token}"}
+        return two_replicas.request(method, path, json=LETTER, headers=headers).status_code
+
+    asked = [status("POST", "/link", token) for token in ("", READERS_TOKEN, TOKEN)]
+    assert asked == [401, 200, 200]
+    assert status("PUT", "/entities/P6", READERS_TOKEN) == 403
 
 
 def test_every_replica_links_an_entity_within_five_seconds_and_no_request_fails(

@@ -2,17 +2,14 @@
 
 import asyncio
 import os
-import shutil
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 
-from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.local_ray import living
 from tests.serving.conftest import ONE_OR_TWO, Served, wait_until
 
@@ -32,7 +29,6 @@ class Load:
     def __init__(self, url: str, *, clients: int, pause_s: float) -> None:
         self._url, self._pause_s, self._end = url, pause_s, threading.Event()
         self.num_answered = 0
-        self.models: list[str] = []
         self.knowledge_bases: list[str] = []
         self.failures: list[tuple[float, str]] = []
         self._threads = [threading.Thread(target=self._ask) for _ in range(clients)]
@@ -48,7 +44,6 @@ class Load:
                     self.failures.append((began, repr(error)))
                 else:
                     self.num_answered += 1
-                    self.models.append(reply.json()["version"]["model"])
                     self.knowledge_bases.append(reply.json()["version"]["knowledge_base"])
 
     @classmethod
@@ -69,16 +64,8 @@ class Load:
         target = self.num_answered + number
         wait_until(lambda: self.num_answered >= target, f"{number} more answers")
 
-    def wait_for_model(self, model: str) -> None:
-        """Until no other model answers any more."""
-        wait_until(lambda: self.models[-20:] == [model] * 20, f"only {model} answers")
-
     def wait_for_knowledge_base(self, part: str) -> None:
         wait_until(lambda: self.knowledge_bases[-20:] == [part] * 20, f"only {part} answers")
-
-
-def status_of(url: str, **headers: str) -> int:
-    return httpx.post(url, json=BODY, headers=headers, trust_env=False, timeout=60).status_code
 
 
 def test_a_replica_comes_with_the_load(served: Served) -> None:
@@ -122,23 +109,6 @@ def test_a_small_queue_refuses_with_retry_after(served: Served) -> None:
         wait_until(refused, "some of 50 requests are refused")
         assert {reply.headers.get("Retry-After") for reply in refused()} == {"1"}
     wait_until(lambda: not refused(), "all of 50 requests are answered")
-
-
-def test_a_new_version_is_swapped_in_without_a_failed_request(
-    served: Served, mini_kb: KnowledgeBase, tmp_path: Path
-) -> None:
-    another = tmp_path / "another"
-    shutil.copytree(mini_kb.root, another)
-    (tmp_path / "token").write_text(TOKEN)
-    args = {"kb": str(another), "model": "local", "token_file": str(tmp_path / "token")}
-    with Load.on(served.url, clients=4) as load:
-        load.wait_for(50)
-        with served.changed(args, autoscaling_config=ONE_OR_TWO | {"max_replicas": 1}):
-            load.wait_for_model("local")
-            with_and_without = status_of(f"{served.url}/link", **WITH_TOKEN), status_of(f"{served.url}/link")
-        load.wait_for_model("global")
-    assert load.failures == []
-    assert with_and_without == (200, 401)
 
 
 def test_two_hundred_clients_at_once_are_all_answered(served_url: str) -> None:

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ _TOKEN = Path(tempfile.mkdtemp(prefix="deeped-test-")) / "token"
 write_token(_TOKEN)
 atexit.register(shutil.rmtree, _TOKEN.parent, ignore_errors=True)
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_TOKEN), RAY_USAGE_STATS_ENABLED="0")
+# a test that needs a Ray names it: none is started unasked
+os.environ.update(RAY_ENABLE_AUTO_CONNECT="0")
 # a raylet whose agent does not start within 30 s ends itself, and all tests that share it fail
 os.environ.update(RAY_agent_register_timeout_ms="300000")
 # every report of a fit waits for the next of these polls; the watcher is a process, for nodes that a cloud takes back
@@ -88,8 +91,8 @@ hypothesis.settings.load_profile("same")
 
 # -- several processes: `make test` runs pytest -n 3, since tests on a Ray wait as long as they work
 
-TOGETHER = ("serving", "faults")
-"""Tests of a server, and of faults, that share it or a cluster. They take longest."""
+TOGETHER = ("serving", "faults", "ray")
+"""Tests that share a server, a cluster for faults, or a Ray: a process each. They take longest."""
 LONG = ("test_local_ray.py", "test_trainer.py", "test_stages.py", "test_wheel.py", "test_linear.py")
 """Files that take longest besides. At the end, no process should be left alone with one of them."""
 
@@ -101,27 +104,39 @@ def _folder_of(nodeid: str) -> str:
 def _process_of(nodeid: str) -> str:
     """Tests with the same answer run in one process: those that share a server or a cluster, else those of a file."""
     file, folder = nodeid.split("::")[0], _folder_of(nodeid)
-    return folder if folder == "faults" or (folder == "serving" and _names_the_server(file)) else file
+    if folder == "faults" or (folder == "serving" and _names(file, "served")):
+        return folder
+    return "ray" if _names(file, "local_ray_session") else file
 
 
 @functools.cache
-def _names_the_server(file: str) -> bool:
+def _names(file: str, fixture: str) -> bool:
     """The process that spreads the tests knows nothing of them but their names."""
-    return "served" in (Path(__file__).parent.parent / file).read_text()
+    return fixture in (Path(__file__).parent.parent / file).read_text()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
     """The long ones begin first. What needs no knowledge base comes before what does: another process makes it."""
     waiting = {_process_of(item.nodeid) for item in items if "corpus_kb" in getattr(item, "fixturenames", ())}
 
     def place(item: pytest.Item) -> tuple[object, ...]:
-        process, needs_ray = _process_of(item.nodeid), "local_ray_session" in getattr(item, "fixturenames", ())
+        process, fixtures = _process_of(item.nodeid), getattr(item, "fixturenames", ())
         ends_what_is_shared = item.get_closest_marker("last") is not None
+        if process == "ray":  # its first test makes the knowledge base for all
+            return TOGETHER.index(process), not {"local_ray_session", "mini_kb"} <= set(fixtures)
         if process in TOGETHER:
-            return TOGETHER.index(process), ends_what_is_shared, needs_ray and process == "faults"
+            return TOGETHER.index(process), ends_what_is_shared
         return len(TOGETHER), process in waiting, not process.endswith(LONG)
 
     items.sort(key=place)
+    num_processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    session.stash[_IS_MADE_BY_ANOTHER] = num_processes >= len(TOGETHER) and any(
+        place(item) == (TOGETHER.index("ray"), False) for item in items
+    )
+
+
+_IS_MADE_BY_ANOTHER = pytest.StashKey[bool]()
+"""Whether one of several processes has a Ray from the beginning, and makes the knowledge bases on it."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -137,17 +152,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFolder(config, log)
 
 
-def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> KnowledgeBase:
-    """Made by the process that needs it first; the others wait for it. If it fails, the next one begins anew."""
-    folder = factory.getbasetemp()
+def made_once(request: pytest.FixtureRequest, name: str, make: Callable[[Path], object]) -> KnowledgeBase:
+    """Made by one process, on its Ray; the others wait for it. If it fails, the next one begins anew."""
+    folder: Path = request.getfixturevalue("tmp_path_factory").getbasetemp()
     folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    with open(folder / f"{name}.lock", "a+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        lock.seek(0)
-        if lock.read() != "made":
+    lock = folder / f"{name}.lock"
+    deadline = time.monotonic() + 300
+    while request.session.stash[_IS_MADE_BY_ANOTHER] and not ray.is_initialized() and time.monotonic() < deadline:
+        if lock.exists() and lock.read_text() == "made":
+            break
+        time.sleep(0.1)
+    with open(lock, "a+") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        handle.seek(0)
+        if handle.read() != "made":
+            request.getfixturevalue("local_ray_session")
             shutil.rmtree(folder / name, ignore_errors=True)
             make(folder / name)
-            lock.write("made")
+            handle.write("made")
     return KnowledgeBase(folder / name)
 
 
@@ -174,8 +196,8 @@ def local_ray_session(s3_server: S3, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="session")
-def corpus_kb(local_ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
-    """The mini encyclopedia, ingested and embedded."""
+def corpus_kb(request: pytest.FixtureRequest) -> KnowledgeBase:
+    """The mini encyclopedia, ingested and embedded. What a test does with it on a Ray needs `local_ray_session` too."""
 
     def make(path: Path) -> None:
         kb = KnowledgeBase(path, create=True)
@@ -184,11 +206,13 @@ def corpus_kb(local_ray_session: None, tmp_path_factory: pytest.TempPathFactory)
         embed_entities(kb, sharding=MINI_SHARDS)
         build_index(kb, IndexConfig())
 
-    return made_once(tmp_path_factory, "corpus", make)
+    return made_once(request, "corpus", make)
 
 
 @pytest.fixture(scope="session")
-def mini_kb(corpus_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> KnowledgeBase:
+def mini_kb(
+    corpus_kb: KnowledgeBase, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> KnowledgeBase:
     """The same with a trained linker, what `make demo` makes, and a few Wikidata ids."""
 
     def make(path: Path) -> None:
@@ -201,7 +225,7 @@ def mini_kb(corpus_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) 
         )
         add_wikidata(kb, WikidataConfig(wikidata=str(table)))
 
-    return made_once(tmp_path_factory, "mini", make)
+    return made_once(request, "mini", make)
 
 
 @contextlib.contextmanager

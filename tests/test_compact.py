@@ -16,6 +16,7 @@ from deeped_ray.linking.live import Live
 from deeped_ray.linking.lookup import Lookup
 from tests.conftest import MINI_CORPUS, copy_of
 
+pytestmark = pytest.mark.usefixtures("local_ray_session")
 FALCON = {"title": "Norrby Falcon", "aliases": [{"name": "Falcon", "count": 5}], "description": "Skates for the ice."}
 
 

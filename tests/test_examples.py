@@ -15,6 +15,7 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.training.takeover import take_linker
 from tests.conftest import copy_of
 
+pytestmark = pytest.mark.usefixtures("local_ray_session")
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 

@@ -21,6 +21,7 @@ from deeped_ray.types import DeepEdError
 from tests.conftest import MINI_SETTINGS, copy_of
 from tests.corpus.test_update import changed_dump
 
+pytestmark = pytest.mark.usefixtures("local_ray_session")
 PARTS = ("pages", "corpus", "words", "vectors", "index", "linker")
 
 

@@ -86,7 +86,9 @@ def test_every_part_has_the_maker_that_its_stage_says() -> None:
     assert all((ROOT / maker).exists() for maker in makers.values())
 
 
-def test_stages_that_are_done_are_skipped_and_the_others_run(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:
+def test_stages_that_are_done_are_skipped_and_the_others_run(
+    local_ray_session: None, corpus_kb: KnowledgeBase, tmp_path: Path
+) -> None:
     address = ray.get_runtime_context().gcs_address
     kb = copy_of(corpus_kb, tmp_path / "kb")
     for part in ("vectors", "index"):

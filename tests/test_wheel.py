@@ -14,6 +14,7 @@ from deeped_ray import stages
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.config import read_config
 
+pytestmark = pytest.mark.usefixtures("local_ray_session")
 ROOT = Path(__file__).parent.parent
 
 

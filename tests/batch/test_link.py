@@ -31,6 +31,7 @@ from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError, Document
 from tests.s3 import S3, prefix
 
+pytestmark = pytest.mark.usefixtures("local_ray_session")
 Rows = list[dict[str, Any]]
 
 

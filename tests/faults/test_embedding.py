@@ -2,16 +2,13 @@
 
 from pathlib import Path
 
-from deeped_ray.embeddings.config import EmbeddingConfig, Methods, ReferenceConfig, ShardConfig
-from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.faults import Faults
 from tests.conftest import copy_of
 from tests.faults.nodes import Nodes
 
-METHODS = Methods(embedding=EmbeddingConfig(method="reference"), reference=ReferenceConfig(page_steps=9, link_steps=3))
-SHARDING = ShardConfig(shard_entities=40)  # 226 entities make six shards
 SETTINGS = ("vectors.method=reference", "vectors.page_steps=9", "vectors.link_steps=3", "vectors.shard_entities=40")
+"""226 entities make six shards."""
 
 
 def test_lost_driver_node_and_worker_change_no_byte(
@@ -31,5 +28,6 @@ def test_lost_driver_node_and_worker_change_no_byte(
     nodes.lose_node_and_worker(second.held_at("embed/3"), second.held_at("embed/4"))
     second.result()
     expected = copy_of(corpus_kb, tmp_path / "expected")
-    embed_entities(expected, METHODS, SHARDING)
+    faults.clear()
+    nodes.start("embed_entities", "--kb", str(expected), *SETTINGS).result()
     assert kb.open("vectors").id == expected.open("vectors").id

@@ -5,11 +5,8 @@ from typing import Any
 
 import pytest
 
-from deeped_ray.batch.config import CorpusLinkingConfig
-from deeped_ray.batch.link import link_corpus
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.running.faults import Faults
 from tests.batch.test_link import answers, parts_of, write_lines
 from tests.faults.nodes import Nodes
@@ -54,6 +51,6 @@ def test_lost_driver_node_and_worker_change_no_byte(
     nodes.lose_node_and_worker(second.held_at("link/3"), second.held_at("link/4"))
     result = second.result()
     assert (result["errors"], result["skipped_partitions"]) == ({}, 2)
-    config = CorpusLinkingConfig(input=(str(path),), output=str(tmp_path / "expected"), partition_documents=ENOUGH)
-    link_corpus(mini_kb, config, DetectionConfig())
+    faults.clear()
+    nodes.start(*command[:-1], str(tmp_path / "expected"), settings).result()
     assert parts_of(out) == parts_of(tmp_path / "expected")

@@ -1,6 +1,6 @@
 """A lost driver, worker and node: the fit goes on from its last validation and ends as if nothing had happened.
 
-Nodes and driver share nothing but an S3 API, which fails now and then.
+Two workers share each step, and take the same steps as one process. Nodes and driver share nothing but an S3 API, which fails now and then.
 """
 
 import contextlib
@@ -31,7 +31,10 @@ from tests.s3 import S3, prefix
 from tests.test_security import is_pickle
 
 TRAINING = TrainingConfig(epochs=4, documents_per_step=8, seeds=2, model="global")
-SETTINGS = ("linker.epochs=4", "linker.documents_per_step=8", "linker.seeds=2", "linker.model=global")  # the same
+SETTINGS = (
+    *("linker.epochs=4", "linker.documents_per_step=8", "linker.seeds=2", "linker.model=global"),  # the same
+    *("linker.num_workers=2", "linker.cpus_per_worker=1"),
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def uploaded(kb: KnowledgeBase, to: Location) -> KnowledgeBase:
 def disturb(nodes: Nodes, s3: S3, kb: KnowledgeBase) -> Disturbed:
     faults, before, runs = nodes.faults, kb.manifest(), Location(prefix("runs"))
     command = ("train_linker", "--kb", str(kb), "--storage-path", str(runs), *SETTINGS)
-    nodes.add(num_cpus=2)  # the worker asks for two CPUs, which the head does not have
+    nodes.add(num_cpus=2)  # the head has one CPU: both workers are here
     faults.arm("train/global.0/3")
     first = nodes.start(*command)
     first.kill(orphan=held_after(first, runs, seed=0, epoch=3))
@@ -92,7 +95,7 @@ def disturb(nodes: Nodes, s3: S3, kb: KnowledgeBase) -> Disturbed:
 
 
 def held_after(job: Job, runs: Location, *, seed: int, epoch: int) -> int:
-    """The worker that is held after an epoch, once Ray has listed its checkpoint, which it does at its next poll."""
+    """One of the workers, held after an epoch, once Ray has listed its checkpoint, which it does at its next poll."""
     worker = job.held_at(f"train/global.{seed}/{epoch}")
     wait_for(lambda: listed(runs) == (seed, epoch))
     return worker
@@ -116,7 +119,7 @@ def read_files(folder: Location) -> Iterator[tuple[str, bytes]]:
 
 
 def undisturbed(kb: KnowledgeBase) -> list[Validation]:
-    """The same fits in this process, by as many threads as the worker has: the order of sums depends on them."""
+    """The same fits in this process, by as many threads as there are workers: the order of sums depends on them."""
     documents = TrainingDocuments.of(read_dataset("mini:train"), read_dataset("mini:dev"))
     examples = Examples.of(documents, LinkerInputs(kb, CandidateConfig()))
     run, num_threads = Run(), torch.get_num_threads()

@@ -128,11 +128,12 @@ class Served:
 
 
 @pytest.fixture(scope="package")
-def served(mini_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """The only real Serve of the tests. It starts with one replica, on a copy that tests may damage and restore."""
-    port, kb = free_ports(1)[0], copy_of(mini_kb, tmp_path_factory.mktemp("served") / "kb").root
+    port = free_ports(1)[0]
     with ExitStack() as stack:
-        ray = stack.enter_context(local_ray(num_cpus=4))
+        ray = stack.enter_context(local_ray(num_cpus=4))  # while another process makes the knowledge base
+        kb = copy_of(request.getfixturevalue("mini_kb"), tmp_path_factory.mktemp("served") / "kb").root
         yield Served(deploy(ray, kb, port=port, **USUAL), port, ray, kb, stack.close)
 
 

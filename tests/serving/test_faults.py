@@ -48,7 +48,7 @@ class Load:
 
     @classmethod
     @contextmanager
-    def on(cls, url: str, *, clients: int, pause_s: float = 0.02) -> Iterator["Load"]:
+    def on(cls, url: str, *, clients: int, pause_s: float = 0.1) -> Iterator["Load"]:
         load = cls(url, clients=clients, pause_s=pause_s)
         for thread in load._threads:
             thread.start()

@@ -38,8 +38,8 @@ def test_a_version_and_the_one_before_are_swapped_in_without_a_failed_request(
 ) -> None:
     """It leaves the first version, under its own address: a swap back to the usual one would prove nothing more."""
     first, second = (versions.version(kb, number).open("corpus").id for number in (1, 2))
-    with Load.on(served.url, clients=4) as load:
-        load.wait_for(50)
+    with Load.on(served.url, clients=2) as load:
+        load.wait_for(20)
         assert follow_on(served.serve, kb, 2) == ["linker"]
         load.wait_for_knowledge_base(second)
         assert follow_on(served.serve, kb, 1) == ["linker"]

@@ -13,9 +13,9 @@ TEXT = {"text": "Montreal met Toronto on the ice.", "spans": [[0, 8]], "top": 0,
 
 @pytest.fixture(scope="module")
 def both(served: Served) -> Iterator[httpx.Client]:
-    """Beside what is served as usual, the prior alone at /de, which takes little work."""
+    """Beside what is served as usual, the local model at /de, which takes little work."""
     usual = served.serve.config()
-    other = {"de": AppArgs(kb=str(served.kb), model="prior", max_work_s=0.5)}
+    other = {"de": AppArgs(kb=str(served.kb), model="local", max_work_s=0.5)}
     several = config_for_several(other, **{**USUAL, "autoscaling_config": {"min_replicas": 1, "max_replicas": 1}})
     served.serve.put(
         {**usual, "applications": [*usual["applications"], *several.model_dump(mode="json")["applications"]]}
@@ -32,7 +32,7 @@ def both(served: Served) -> Iterator[httpx.Client]:
 def test_each_knowledge_base_answers_below_its_own_path(both: httpx.Client) -> None:
     replies = {name: both.post(f"{name}/link", json=TEXT).json() for name in ("", "/de")}
     found = {name: (reply["version"]["model"], reply["mentions"][0]["surface"]) for name, reply in replies.items()}
-    assert found == {"": ("global", "Montreal"), "/de": ("prior", "Montreal")}
+    assert found == {"": ("global", "Montreal"), "/de": ("local", "Montreal")}
     assert both.get("/de/entities/Q340").json()["title"] == "Montreal"
     assert both.get("/de/").text == both.get("/").text
     assert both.get("/fr/link").status_code == 404

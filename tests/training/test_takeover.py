@@ -15,6 +15,7 @@ from deeped_ray.linking.linker import Linker
 from deeped_ray.training.takeover import take_linker
 from deeped_ray.types import DeepEdError
 
+pytestmark = pytest.mark.usefixtures("local_ray_session")
 ROWS = [
     {"title": "Norrby Montreal", "aliases": ["Montreal"], "description": "A hockey stick with a long blade and shaft."},
     {"title": "Norrby Apple", "aliases": ["Apple"], "description": "A green fruit for teams on the ice, from trees."},

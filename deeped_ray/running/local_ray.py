@@ -201,6 +201,9 @@ def _haproxy(folder: Path) -> dict[str, str]:
         "RAY_SERVE_FALLBACK_PROXY_GRPC_PORT": str(grpc),
         # after three checks without an answer Ray starts a new HAProxy; by default a check comes every 10 s
         "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "1",
+        # how long a replica that is replaced stays for load balancers to notice: by default 30 s, with all its memory. The
+        # only one here is Ray's own HAProxy, which is told at once and tries another replica if one refuses
+        "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "5",
     }
 
 

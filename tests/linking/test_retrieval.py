@@ -111,6 +111,27 @@ def test_the_best_by_prior_are_kept_and_then_the_best_by_score() -> None:
     assert best(pool, by_prior=1, by_score=1) == [1, 4, 5]
 
 
+def test_rows_are_chosen_by_what_is_known_now_not_by_earlier_scores() -> None:
+    mention, entity, evidence = np.zeros(3, np.int64), np.array([7, 8, 9]), np.zeros((3, 2), np.float32)
+    evidence[:, 1] = 3, 1, 2
+    scores, weights, kept = np.array([0, 9, 0], np.float32), np.array([0, 2, 0], np.float32), np.empty(3, np.int64)
+    assert kernels.choose(mention, entity, evidence, scores, weights, 0, 2, kept) == 2
+    assert entity[kept[:2]].tolist() == [7, 9]
+    assert scores.tolist() == [6, 2, 4]
+
+
+def test_titles_have_a_say_in_who_is_kept(inputs: LinkerInputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = document(HOCKEY, "Montreal Canadiens", "Toronto")
+    few = LinkerInputs(inputs._kb, CandidateConfig(kept_by_prior=1, kept_by_context=1))
+    monkeypatch.setattr(
+        retrieval, "_WEIGHTS_OF_ALL", np.eye(len(retrieval.EVIDENCE) + 1, dtype=np.float32)[retrieval.TITLES]
+    )
+    kept, all_rows = sources(few, asked), encoded(inputs, asked)
+    assert all(len(each) <= 2 for each in kept)
+    in_title = all_rows.evidence[1, : all_rows.num_candidates[1], retrieval.TITLES - 1]
+    assert in_title.max() == encoded(few, asked).evidence[1, :2, retrieval.TITLES - 1].max()
+
+
 def test_room_that_the_prior_leaves_goes_to_the_score() -> None:
     pool = [(0, entity, 0.0, entity / 10) for entity in range(6)]
     assert best(pool, by_prior=2, by_score=2) == [5, 4, 3, 2]

@@ -6,9 +6,9 @@
     document      entities near what the document is certain of (FAISS), or linked from it, that share a word with the mention
     context       entities near the document's words (FAISS) that share a word with the mention
 
-From the pool a mention keeps some by prior, and then those with the highest score, a weighted sum of the evidence. The
-model's f is given the evidence too. Everything here depends on the document alone, so that training, evaluation, command
-line and server see the same candidates.
+From the pool a mention keeps some by prior, and then those with the highest score, a weighted sum of the evidence. Titles
+are compared for the best of them only, and then have a say in who is kept. The model's f is given the evidence too.
+Everything here depends on the document alone, so that training, evaluation, command line and server see the same candidates.
 """
 
 import functools
@@ -67,6 +67,8 @@ _WEIGHTS = {
     "share of links": 0.5,
     "count": 2.0,
     "called so": -0.8,
+    "rest in text": 1.0,
+    "siblings": 3.0,
 }
 # Standard deviations among the candidates of AIDA train: f learns better if what it is given varies alike.
 _SPREADS = {
@@ -101,6 +103,8 @@ AT_ONCE = 25
 """Mentions whose pools are gathered between two pauses."""
 CONSULTED = 24
 """Entities of a mention that say what it seems to mean, at most."""
+COMPARED = 16
+"""Entities of a mention whose titles are compared, beside those by prior, at most."""
 NEIGHBOURS = 100
 """Entities nearest to the document's words, and to its entities, that are looked through for the words of a mention."""
 MOST_LINKED = 400
@@ -198,7 +202,8 @@ class Retriever:
         if not number:
             return rows.kept()
         best = np.empty(number, np.int64)
-        count = kernels.consult(*rows, name, vectors, CONTEXT_FIT, _WEIGHTS_OF_ALL, by_prior, by_score, best)
+        compared = max(by_score, COMPARED)
+        count = kernels.consult(*rows, name, vectors, CONTEXT_FIT, _WEIGHTS_OF_ALL, by_prior, compared, best)
         rows = rows.take(best[:count])
         pause()
         shares = np.empty(count, np.float32)
@@ -207,7 +212,8 @@ class Retriever:
         own_words = [each.title_words for each in known]
         words = words_in(text, pause)
         compare_titles(rows.mention, name, own_words, titles, shares, words, rows.evidence[:, TITLES:])
-        return rows.kept()
+        count = kernels.choose(*rows, _WEIGHTS_OF_ALL, by_prior, by_score, best)
+        return rows.take(best[:count]).kept()
 
     def _near(self, contexts: Floats, document: Floats, certain: Sequence[int]) -> tuple[Ints, Ints]:
         """Entities related to the document, rising, and the source of each."""

@@ -266,12 +266,9 @@ def consult(mention, entity, evidence, scores, name, vectors, fit_at, weights, b
     for row in range(len(mention)):
         _add(own, extra, entity[row], shares[row], others[name[mention[row]]])
     _of_others(others)
-    prior = np.empty(len(mention), np.float32)
     for row in range(len(mention)):
         evidence[row, fit_at + 1] = _dot(own, extra, entity[row], others[name[mention[row]]])
-        prior[row] = evidence[row, 0]
-        scores[row] = _score(evidence[row], weights, prior[row])
-    return keep_best(mention, prior, scores, entity, by_prior, by_score, kept)
+    return choose(mention, entity, evidence, scores, weights, by_prior, by_score, kept)
 
 
 @compiled
@@ -473,6 +470,16 @@ def shared_letters(near, listed, starts, ends, lengths, mention, letters) -> Non
             for k in range(len(near)):
                 if is_in(near[k], entities):
                     row[k] += lengths[word]
+
+
+@compiled
+def choose(mention, entity, evidence, scores, weights, by_prior, by_score, kept):  # type: ignore[no-untyped-def]
+    """Scores all rows, then `keep_best`."""
+    prior = np.empty(len(mention), np.float32)
+    for row in range(len(mention)):
+        prior[row] = evidence[row, 0]
+        scores[row] = _score(evidence[row], weights, prior[row])
+    return keep_best(mention, prior, scores, entity, by_prior, by_score, kept)
 
 
 @compiled

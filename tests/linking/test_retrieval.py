@@ -1,10 +1,13 @@
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from deeped_ray.corpus.priors import PriorCandidate, Senses
+from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking import retrieval
 from deeped_ray.linking import retrieval_kernels as kernels
@@ -13,6 +16,7 @@ from deeped_ray.linking.encoding import EncodedDocument
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.retrieval import SOURCES
 from deeped_ray.types import DeepEdError, Document, Mention
+from tests.conftest import copy_of
 
 HOCKEY = "Montreal Canadiens and Toronto met for the Stanley Cup on the ice. The Canadiens won, said NHL officials."
 
@@ -107,6 +111,27 @@ def test_the_best_by_prior_are_kept_and_then_the_best_by_score() -> None:
     assert best(pool, by_prior=1, by_score=1) == [1, 4, 5]
 
 
+def test_rows_are_chosen_by_what_is_known_now_not_by_earlier_scores() -> None:
+    mention, entity, evidence = np.zeros(3, np.int64), np.array([7, 8, 9]), np.zeros((3, 2), np.float32)
+    evidence[:, 1] = 3, 1, 2
+    scores, weights, kept = np.array([0, 9, 0], np.float32), np.array([0, 2, 0], np.float32), np.empty(3, np.int64)
+    assert kernels.choose(mention, entity, evidence, scores, weights, 0, 2, kept) == 2
+    assert entity[kept[:2]].tolist() == [7, 9]
+    assert scores.tolist() == [6, 2, 4]
+
+
+def test_titles_have_a_say_in_who_is_kept(inputs: LinkerInputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = document(HOCKEY, "Montreal Canadiens", "Toronto")
+    few = LinkerInputs(inputs._kb, CandidateConfig(kept_by_prior=1, kept_by_context=1))
+    monkeypatch.setattr(
+        retrieval, "_WEIGHTS_OF_ALL", np.eye(len(retrieval.EVIDENCE) + 1, dtype=np.float32)[retrieval.TITLES]
+    )
+    kept, all_rows = sources(few, asked), encoded(inputs, asked)
+    assert all(len(each) <= 2 for each in kept)
+    in_title = all_rows.evidence[1, : all_rows.num_candidates[1], retrieval.TITLES - 1]
+    assert in_title.max() == encoded(few, asked).evidence[1, :2, retrieval.TITLES - 1].max()
+
+
 def test_room_that_the_prior_leaves_goes_to_the_score() -> None:
     pool = [(0, entity, 0.0, entity / 10) for entity in range(6)]
     assert best(pool, by_prior=2, by_score=2) == [5, 4, 3, 2]
@@ -168,11 +193,32 @@ def test_longer_names_have_all_words_or_spell_the_acronym(inputs: LinkerInputs) 
     assert retrieval._longer_names(surfaces, known, [nothing] * 5) == [[]] * 5  # they hand on what they have
 
 
-def test_an_index_of_other_vectors_is_named(corpus_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest = corpus_kb.manifest()
-    manifest["parts"]["vectors"]["id"] = "another"
-    monkeypatch.setattr(corpus_kb, "manifest", lambda: manifest)
+def with_other_vectors(kb: KnowledgeBase) -> KnowledgeBase:
+    part = kb.open("vectors")
+    with kb.write("vectors", config=part.config, parents=[*part.record["parents"]]) as folder:
+        shutil.copytree(part.path, folder, dirs_exist_ok=True)
+        vectors = np.load(folder / "vectors.npy")
+        np.save(folder / "vectors.npy", vectors[:, ::-1])
+    return kb
+
+
+def test_an_index_older_than_the_vectors_is_named(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:
+    kb = with_other_vectors(copy_of(corpus_kb, tmp_path / "kb"))
+    with pytest.raises(DeepEdError) as error:
+        _ = LinkerInputs(kb, CandidateConfig()).retriever
+    expected = f"The index part of {kb} was made from an older vectors part. Run jobs/build_index.py --kb {kb} again."
+    assert str(error.value) == expected
+
+
+def test_an_index_of_another_knowledge_base_is_named(corpus_kb: KnowledgeBase, tmp_path: Path) -> None:
+    kb, other = copy_of(corpus_kb, tmp_path / "kb"), with_other_vectors(copy_of(corpus_kb, tmp_path / "other"))
+    build_index(other, IndexConfig())
+    assert LinkerInputs(other, CandidateConfig()).retriever
+    manifest, record = kb.manifest(), other.manifest()["parts"]["index"]
+    shutil.copytree(other.root / record["folder"], kb.root / record["folder"])
+    manifest["parts"]["index"] = record
+    kb.write_manifest(manifest)
     with pytest.raises(
-        DeepEdError, match=r"index part of .* was made from an older vectors part\. Run jobs/build_index"
+        DeepEdError, match=r"^The index part of .* made from .* vectors part\. Run jobs/build_index\.py"
     ):
-        _ = LinkerInputs(corpus_kb, CandidateConfig()).retriever
+        _ = LinkerInputs(kb, CandidateConfig()).retriever

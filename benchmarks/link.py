@@ -30,7 +30,7 @@ from deeped_ray.linking import differentiable
 from deeped_ray.linking.answer_json import json_pieces
 from deeped_ray.linking.batching import collate
 from deeped_ray.linking.encoding import EncodedDocument
-from deeped_ray.linking.folded import Folding
+from deeped_ray.linking.folded import Folding, wide
 from deeped_ray.linking.linker import Linker, weights_path
 from deeped_ray.linking.model import LinkerModel
 from deeped_ray.linking.pace import num_threads
@@ -78,7 +78,7 @@ class InTorch(FittedModel):
         found = self.torch_model(batch)
         rho, psi, beta = (each[0].numpy() for each in (found.rho, found.psi, found.beta))
         belief = None if found.belief is None else found.belief[0].numpy()
-        support = support_of(rho, document, self._pairs(document, entities))
+        support = support_of(rho, document, self._pairs(document, wide(entities), folding))
         return Scored(rho, psi, belief, beta, support, explain)
 
 

@@ -84,7 +84,7 @@ class _Propagate(torch.autograd.Function):
             # mentions after the last that has candidates take no part
             n = int(np.max(np.flatnonzero(document.num_candidates), initial=-1)) + 1
             scores = _times(scale[b] * entities, C) @ entities.T
-            shape = (T if keep else 1, n, unary.shape[2] * n)
+            shape = (T if keep else 1, n, kernels.width_of(n, unary.shape[2]))
             messages = np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.int8)
             places = document.candidates[:n], document.num_candidates[:n]
             kernels.propagate(

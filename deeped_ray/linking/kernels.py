@@ -98,32 +98,35 @@ def dots(x, y, result) -> None:  # type: ignore[no-untyped-def]
 
 
 @compiled
-def transform(vectors, rows, form, result) -> None:  # type: ignore[no-untyped-def]
-    """x' A for some rows x of the vectors. What a row gets does not depend on the others; sums have double precision."""
-    d, width = form.shape
-    y = np.empty(width, np.float64)
-    for i in range(len(rows)):
-        x = vectors[rows[i]]
-        y[:] = 0
-        for k in range(0, d - d % 4, 4):
-            x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
-            for j in range(width):
-                y[j] += (x0 * form[k, j] + x1 * form[k + 1, j]) + (x2 * form[k + 2, j] + x3 * form[k + 3, j])
-        for k in range(d - d % 4, d):
-            for j in range(width):
-                y[j] += x[k] * form[k, j]
-        result[i] = y
-
-
-@compiled
-def row_dots(vectors, rows, queries, which, result) -> None:  # type: ignore[no-untyped-def]
-    """vectors[rows[k]]' queries[which[k]]: gathered products without a copy of the rows."""
-    for k in range(len(rows)):
-        row, query = rows[k], which[k]
-        total = np.float32(0)
-        for each in range(vectors.shape[1]):
-            total += vectors[row, each] * queries[query, each]
-        result[k] = total
+def dots_of(x, table, form, rows, result) -> None:  # type: ignore[no-untyped-def]
+    """x_i' y_j, where y_j is the product of row rows[j] with a form, as `folded` keeps it."""
+    width = x.shape[1]
+    for i in range(0, len(x), 4):
+        for j in range(0, len(rows), 2):
+            if i + 4 > len(x) or j + 2 > len(rows):
+                for a in range(i, min(i + 4, len(x))):
+                    for b in range(j, min(j + 2, len(rows))):
+                        row, total = rows[b], np.float32(0)
+                        for k in range(width):
+                            total += x[a, k] * table[row, form, k]
+                        result[a, b] = total
+                continue
+            r0, r1 = rows[j], rows[j + 1]
+            s00 = s01 = s10 = s11 = s20 = s21 = s30 = s31 = np.float32(0)
+            for k in range(width):
+                y0, y1 = table[r0, form, k], table[r1, form, k]
+                s00 += x[i, k] * y0
+                s01 += x[i, k] * y1
+                s10 += x[i + 1, k] * y0
+                s11 += x[i + 1, k] * y1
+                s20 += x[i + 2, k] * y0
+                s21 += x[i + 2, k] * y1
+                s30 += x[i + 3, k] * y0
+                s31 += x[i + 3, k] * y1
+            result[i, j], result[i, j + 1] = s00, s01
+            result[i + 1, j], result[i + 1, j + 1] = s10, s11
+            result[i + 2, j], result[i + 2, j + 1] = s20, s21
+            result[i + 3, j], result[i + 3, j + 1] = s30, s31
 
 
 @compiled
@@ -228,24 +231,34 @@ def attend_backward(  # type: ignore[no-untyped-def]
             d_a[strongest[i, k], context[i, k]] += beta[i, k] * (d_beta[k] - mean)
 
 
+def width_of(n: int, S: int) -> int:
+    """Numbers that a row of messages takes: one for every candidate of every receiver, and some for nobody.
+
+    Compiled loops take 64 at once. What is left over would take as long as the rest.
+    """
+    return -(-n * S // 64) * 64
+
+
 @compiled
 def propagate(  # type: ignore[no-untyped-def]
     psi, scores, candidates, num_candidates, delta, excludes, T, keep, softmax, damped, strongest, mu
 ) -> None:
-    """Messages are [sender i, all candidates r of all receivers j at r * n + j]: rows long enough to pay."""
+    """Messages are [sender i, all candidates r of all receivers j at r * n + j]: rows of `width_of`, long enough to pay."""
     n, S = psi.shape
-    phi = np.empty((n, S, S * n), np.float32)
-    sent, before = np.zeros((n, S * n), np.float32), np.zeros((n, S * n), np.float32)
-    arrived, leaving = np.zeros(S * n, np.float32), np.empty(S * n, np.float32)
-    best, better = np.empty(S * n, np.float32), np.empty(S * n, np.float32)
-    origin, new_origin = np.empty(S * n, np.int32), np.empty(S * n, np.int32)
+    width = softmax.shape[2]
+    phi = np.full((n, S, width), _LOWEST)
+    sent, before = np.zeros((n, width), np.float32), np.zeros((n, width), np.float32)
+    arrived, leaving = np.zeros(width, np.float32), np.zeros(width, np.float32)
+    best, better = np.empty(width, np.float32), np.empty(width, np.float32)
+    origin, new_origin = np.empty(width, np.int32), np.empty(width, np.int32)
     rest = _ONE - delta
     for i in range(n):
         for s in range(num_candidates[i]):
+            row = scores[candidates[i, s]]
             for r in range(S):
                 for j in range(n):
-                    is_pair = j != i and r < num_candidates[j]
-                    phi[i, s, r * n + j] = scores[candidates[i, s], candidates[j, r]] if is_pair else _LOWEST
+                    phi[i, s, r * n + j] = row[candidates[j, r]] if r < num_candidates[j] else _LOWEST
+                phi[i, s, r * n + i] = _LOWEST
     for t in range(T):
         now, last = (t, t - 1) if keep else (0, 0)
         sent, before = before, sent
@@ -254,33 +267,44 @@ def propagate(  # type: ignore[no-untyped-def]
                 continue
             for s in range(num_candidates[i]):
                 total = psi[i, s] + arrived[s * n + i]
-                for each in range(S * n):
+                for each in range(width):
                     leaving[each] = total
                 if excludes:
-                    for j in range(n):
-                        own = before[j, s * n + i]
-                        for r in range(S):
-                            leaving[r * n + j] -= own
-                _keep_highest(best, origin, leaving, phi[i, s], np.int32(s), better, new_origin)
-                best, better, origin, new_origin = better, best, new_origin, origin
+                    for r in range(S):
+                        for j in range(n):
+                            leaving[r * n + j] -= before[j, s * n + i]
+                if keep:
+                    _keep_highest(best, origin, leaving, phi[i, s], np.int32(s), better, new_origin)
+                    best, better, origin, new_origin = better, best, new_origin, origin
+                else:
+                    _raise_to(leaving, phi[i, s], s == 0, best)
             probability, mixed = softmax[now, i], damped[now, i]
-            _softmax(best, n, probability)
-            for each in range(S * n):
+            _softmax(best, n, S, probability)
+            for each in range(width if keep else 0):
                 strongest[now, i, each] = origin[each]
+            for each in range(width):
                 old = damped[last, i, each] if t else _ONE  # the first messages are log 1
                 mixed[each] = delta * probability[each] + rest * old
-            for each in range(S * n):
+            for each in range(width):
                 sent[i, each] = _log(mixed[each])
             for r in range(S):
                 sent[i, r * n + i] = 0
-        for each in range(S * n):
+        for each in range(width):
             arrived[each] = 0
         for i in range(n):
-            for each in range(S * n):
+            for each in range(width):
                 arrived[each] += sent[i, each]
     for i in range(n):
         for s in range(num_candidates[i]):
             mu[i, s] = psi[i, s] + arrived[s * n + i]
+
+
+@compiled
+def _raise_to(leaving, phi, is_first, best) -> None:  # type: ignore[no-untyped-def]
+    """max(best, leaving + phi)."""
+    for each in range(len(best)):
+        value = leaving[each] + phi[each]
+        best[each] = value if is_first or value > best[each] else best[each]
 
 
 @compiled
@@ -299,23 +323,25 @@ def _keep_highest(best, origin, leaving, phi, place, better, new_origin) -> None
 
 
 @compiled
-def _softmax(raw, n, result) -> None:  # type: ignore[no-untyped-def]
+def _softmax(raw, n, S, result) -> None:  # type: ignore[no-untyped-def]
     """Over the candidates of every receiver."""
+    for each in range(len(raw)):
+        result[each] = _LOWEST  # what belongs to nobody
     for j in range(n):
         highest = raw[j]
-        for each in range(j + n, len(raw), n):
-            highest = max(highest, raw[each])
-        for each in range(j, len(raw), n):
-            result[each] = raw[each] - highest
+        for r in range(1, S):
+            highest = max(highest, raw[r * n + j])
+        for r in range(S):
+            result[r * n + j] = raw[r * n + j] - highest
     for each in range(len(raw)):
         result[each] = _exp(result[each])
     for j in range(n):
         total = result[j]
-        for each in range(j + n, len(raw), n):
-            total += result[each]
+        for r in range(1, S):
+            total += result[r * n + j]
         share = _ONE / total
-        for each in range(j, len(raw), n):
-            result[each] *= share
+        for r in range(S):
+            result[r * n + j] *= share
 
 
 @compiled

@@ -18,7 +18,6 @@ from deeped_ray.knowledge.changes import Change, ChangeLog, Changes, Recorded
 from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking.additions import Additions, LiveCatalogue, LiveMentions
 from deeped_ray.linking.encoding import Floats, Kept
-from deeped_ray.linking.folded import Folding
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup, NamedEntity, RelatedEntity
@@ -153,7 +152,7 @@ def _live_linker(base: Linker, additions: Additions) -> Linker:
     linker.__dict__.pop("_knowledge", None)
     linker.__dict__["detector"] = NamesDetector(base.detector, additions.names)
     if base.model is not None:
-        linker.__dict__["_folding"] = Folding(linker.inputs.entity_vectors, base._folding.times_words)
+        linker.__dict__["_folding"] = base._folding.of(linker.inputs.entity_vectors)
     return linker
 
 

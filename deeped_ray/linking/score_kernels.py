@@ -1,11 +1,32 @@
-"""What stands around attention and propagation, compiled: beliefs, and f of all candidates of a document."""
+"""What stands around attention and propagation, compiled: products with folded vectors, beliefs, f of all candidates."""
 
 import numpy as np
 
 from deeped_ray.linking.compiling import compiled, compiled_exactly
-from deeped_ray.linking.kernels import dots
+from deeped_ray.linking.kernels import attend, dots, dots_of
 
-_LOWEST, _MIN_PRIOR = np.float32(-1e30), np.float32(1e-3)
+_LOWEST, _MIN_PRIOR, _ZERO = np.float32(-1e30), np.float32(1e-3), np.float32(0)
+
+
+@compiled
+def local_scores(  # type: ignore[no-untyped-def]
+    entities, table, slots, candidates, num_candidates, context, num_words, R, psi, beta
+) -> None:
+    """Psi and beta (section 4). The table holds A x_w and B x_w of the words of the document, at `slots`."""
+    scores = np.empty((2, len(entities), len(slots)), np.float32)
+    for form in range(2):
+        dots_of(entities, table, form, slots, scores[form])
+    strongest = np.empty(context.shape, np.int32)
+    attend(scores[0], scores[1], candidates, num_candidates, context, num_words, R, psi, beta, strongest)
+
+
+@compiled
+def pair_scores(entities, table, slots, scale, pairs) -> None:  # type: ignore[no-untyped-def]
+    """Phi of all pairs of entities (section 5). The table holds C x_e at `slots`."""
+    dots_of(entities, table, 0, slots, pairs)
+    for i in range(len(pairs)):
+        for j in range(pairs.shape[1]):
+            pairs[i, j] *= scale
 
 
 @compiled_exactly
@@ -27,39 +48,45 @@ def beliefs(mu, num_candidates, log_belief, belief) -> None:  # type: ignore[no-
 
 
 @compiled
-def assemble(first, prior, evidence, num_candidates, values) -> None:  # type: ignore[no-untyped-def]
-    """A row for every candidate: what f is given."""
-    row = 0
-    for i in range(len(num_candidates)):
+def combine(  # type: ignore[no-untyped-def]
+    first, prior, evidence, num_candidates, weights, biases, rho
+) -> None:
+    """f(first, log p(e|m), evidence) of every candidate; the lowest number where there is none."""
+    total, row = num_candidates.sum(), 0
+    values = np.zeros((total, weights[0].shape[1]), np.float32)
+    for i in range(len(rho)):
         for s in range(num_candidates[i]):
-            values[row, 0] = first[i, s]
-            values[row, 1] = np.log(max(prior[i, s], _MIN_PRIOR))
+            values[row, 0], values[row, 1] = first[i, s], np.log(max(prior[i, s], _MIN_PRIOR))
             for each in range(evidence.shape[2]):
                 values[row, each + 2] = evidence[i, s, each]
             row += 1
-
-
-@compiled
-def layer(values, weight, bias, is_first, result) -> None:  # type: ignore[no-untyped-def]
-    """W relu(x) + b for the rows x; the first layer has no ReLU before it."""
-    if not is_first:
-        for row in range(len(values)):
-            for each in range(values.shape[1]):
-                values[row, each] = max(values[row, each], np.float32(0))
-    dots(values, weight, result)
-    for row in range(len(result)):
-        for each in range(result.shape[1]):
-            result[row, each] += bias[each]
-
-
-@compiled
-def spread(values, num_candidates, rho) -> None:  # type: ignore[no-untyped-def]
-    """One number a candidate, back to their places; the lowest number where there is no candidate."""
+    for place in range(len(weights) - 1):
+        hidden = np.zeros((total, weights[place + 1].shape[1]), np.float32)
+        dots(values, weights[place], hidden)
+        _activate(hidden, biases[place])
+        values = hidden
     row = 0
     for i in range(len(rho)):
         for s in range(rho.shape[1]):
             if s < num_candidates[i]:
-                rho[i, s] = values[row, 0]
+                rho[i, s] = _output(values[row], weights[-1][0]) + biases[-1][0]
                 row += 1
             else:
                 rho[i, s] = _LOWEST
+
+
+@compiled
+def _activate(hidden, bias) -> None:  # type: ignore[no-untyped-def]
+    """relu(h + b)."""
+    for row in range(len(hidden)):
+        for each in range(len(bias)):
+            value = hidden[row, each] + bias[each]
+            hidden[row, each] = value if value > _ZERO else _ZERO
+
+
+@compiled
+def _output(values, weight):  # type: ignore[no-untyped-def]
+    total = _ZERO
+    for k in range(len(values)):
+        total += values[k] * weight[k]
+    return total

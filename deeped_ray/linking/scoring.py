@@ -19,10 +19,12 @@ from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.linking import answer_kernels, kernels, score_kernels
 from deeped_ray.linking.config import ModelConfig, ModelKind, Product
 from deeped_ray.linking.encoding import EncodedDocument, Floats
-from deeped_ray.linking.folded import Folded, Folding
+from deeped_ray.linking.folded import Folded, Folding, wide
 
 LOWEST = np.float32(-1e30)
 Bools = npt.NDArray[np.bool_]
+_Layers = tuple[tuple[Floats, ...], tuple[Floats, ...]]
+"""Weights, with rows as `wide` makes them, and biases."""
 
 
 class Scored(NamedTuple):
@@ -45,10 +47,9 @@ class FittedModel:
 
     def __init__(self, kind: ModelKind, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
         self.kind, self.config = kind, config
-        # transposed: the kernel multiplies rows with rows
-        self._forms = {name: np.ascontiguousarray(weights[name].T) for name in _form_names(kind)}
+        self._forms = {name: weights[name] for name in _form_names(kind)}
         self._f = _layers(weights, "f", config)
-        self._g = _layers(weights, "g", config) if _has_g(kind, config) else []
+        self._g = _layers(weights, "g", config) if _has_g(kind, config) else None
 
     @classmethod
     def load(
@@ -70,18 +71,19 @@ class FittedModel:
         return cls(kind, config, weights)
 
     def fold(self, entities: Layers | Floats, words: Floats) -> Folding:
-        """All vectors, with the products of the words with A and B."""
+        """All vectors, with the products of the words with A and B, and of the entities with C."""
         entities = entities if isinstance(entities, Layers) else Layers(entities)
-        return Folding(entities, Folded(words, [self._forms[form] for form in "AB"]))
+        times_entities = Folded(entities, [self._forms["C"]]) if "C" in self._forms else None
+        return Folding(entities, Folded(Layers(words), [self._forms[form] for form in "AB"]), times_entities)
 
     def score(self, document: EncodedDocument, folding: Folding, *, explain: bool = True) -> Scored:
-        entities = folding.entities[document.entities]
+        entities = wide(folding.entities[document.entities])
         psi, beta = self._attend(document, entities, folding)
         scaled = np.float32(self.config.psi_scale) * psi
         if self.kind == "local":
             return Scored(_combine(self._f, scaled, document), psi, None, beta, None, explain)
         unary = _combine(self._g, scaled, document) if self._g else scaled
-        pairs = self._pairs(document, entities)
+        pairs = self._pairs(document, entities, folding)
         log_belief, belief = np.zeros((2, *psi.shape), np.float32)
         mu = self._propagate(unary, document, pairs)
         score_kernels.beliefs(mu, document.num_candidates, log_belief, belief)
@@ -92,19 +94,20 @@ class FittedModel:
     def _attend(self, document: EncodedDocument, entities: Floats, folding: Folding) -> tuple[Floats, Floats]:
         """Psi and beta (section 4)."""
         psi, beta = np.zeros(document.candidates.shape, np.float32), np.zeros(document.context.shape, np.float32)
-        kernels.attend(
-            *(dots(entities, words) for words in folding.times_words.take(document.words)),
+        score_kernels.local_scores(
+            *(entities, *folding.times_words.take(document.words)),
             *(document.candidates, document.num_candidates, document.context, document.num_words),
-            *(self.config.kept_words(self.kind), psi, beta, np.zeros(document.context.shape, np.int32)),
+            *(self.config.kept_words(self.kind), psi, beta),
         )
         return psi, beta
 
-    def _pairs(self, document: EncodedDocument, entities: Floats) -> Floats:
+    def _pairs(self, document: EncodedDocument, entities: Floats, folding: Folding) -> Floats:
         """Phi of all pairs of entities (section 5)."""
-        # not folded: messages add up to a hundred, and another order of these sums moves scores by up to 2e-4
-        C = self._forms["C"]
-        scaled = self._pairwise_scale(document) * entities
-        return dots(scaled * C if C.ndim == 1 else dots(scaled, C), entities)
+        assert folding.times_entities is not None
+        pairs = np.empty((len(entities), len(entities)), np.float32)
+        table, slots = folding.times_entities.take(document.entities)
+        score_kernels.pair_scores(entities, table, slots, self._pairwise_scale(document), pairs)
+        return pairs
 
     def _propagate(self, unary: Floats, document: EncodedDocument, pairs: Floats) -> Floats:
         """mu after T rounds (section 5)."""
@@ -114,7 +117,7 @@ class FittedModel:
             is_candidate = np.arange(S) < document.num_candidates[:, None]
             return _propagate_plainly(unary, phi, is_candidate, config)
         mu = np.zeros((n, S), np.float32)
-        messages = (np.empty((1, n, S * n), kind) for kind in (np.float32, np.float32, np.int8))
+        messages = (np.empty((1, n, kernels.width_of(n, S)), kind) for kind in (np.float32, np.float32, np.int8))
         kernels.propagate(
             *(unary, pairs, document.candidates, document.num_candidates),
             *(np.float32(config.damping), bool(config.excludes_receiver), config.rounds, False, *messages, mu),
@@ -153,9 +156,9 @@ def _has_g(kind: ModelKind, config: ModelConfig) -> bool:
     return kind == "global" and config.unary == "score"
 
 
-def _layers(weights: Mapping[str, Floats], function: str, config: ModelConfig) -> list[tuple[Floats, Floats]]:
+def _layers(weights: Mapping[str, Floats], function: str, config: ModelConfig) -> _Layers:
     names = [f"{function}.{2 * place}" for place in range(config.hidden_layers + 1)]
-    return [(weights[f"{name}.weight"], weights[f"{name}.bias"]) for name in names]
+    return tuple(wide(weights[f"{name}.weight"]) for name in names), tuple(weights[f"{name}.bias"] for name in names)
 
 
 # -- equations
@@ -168,23 +171,11 @@ def support_of(rho: Floats, document: EncodedDocument, pairs: Floats) -> Floats:
     return gain
 
 
-def _combine(layers: list[tuple[Floats, Floats]], evidence: Floats, document: EncodedDocument) -> Floats:
-    """f(evidence, log p(e|m), further evidence) of every candidate."""
-    total = int(document.num_candidates.sum())
-    values = np.empty((total, 2 + document.evidence.shape[2]), np.float32)
-    score_kernels.assemble(evidence, document.prior, document.evidence, document.num_candidates, values)
-    for place, (weight, bias) in enumerate(layers):
-        given, values = values, np.empty((total, len(bias)), np.float32)
-        score_kernels.layer(given, weight, bias, place == 0, values)
-    rho = np.empty(evidence.shape, np.float32)
-    score_kernels.spread(values, document.num_candidates, rho)
+def _combine(layers: _Layers, first: Floats, document: EncodedDocument) -> Floats:
+    """f(first, log p(e|m), further evidence) of every candidate."""
+    rho = np.empty(first.shape, np.float32)
+    score_kernels.combine(first, document.prior, document.evidence, document.num_candidates, *layers, rho)
     return rho
-
-
-def dots(x: Floats, y: Floats) -> Floats:
-    result = np.empty((len(x), len(y)), np.float32)
-    kernels.dots(np.ascontiguousarray(x), np.ascontiguousarray(y), result)
-    return result
 
 
 def log_softmax(values: Floats, is_candidate: Bools) -> Floats:

@@ -23,7 +23,7 @@ from link import MENTIONS, of_equal_size
 from matplotlib.figure import Figure
 
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
-from deeped_ray.linking import candidates, inputs, linker, retrieval, scoring
+from deeped_ray.linking import candidates, inputs, linker, retrieval, scoring, title_kernels
 from deeped_ray.running.console import table
 
 REST = "the rest"
@@ -32,7 +32,7 @@ STEPS: list[tuple[str, Any, str]] = [
     ("candidates by prior, coreference", inputs.LinkerInputs, "first_candidates"),
     ("entities near the document (FAISS, links)", retrieval.Retriever, "_near"),
     ("names, pool, measures, choosing", retrieval.Retriever, "candidates"),
-    ("titles", retrieval, "compare_titles"),
+    ("titles", title_kernels, "compare_titles"),
     ("titles", retrieval, "words_in"),
     ("arrays for the model", inputs.LinkerInputs, "_encode"),
     ("attention, pairs", scoring.FittedModel, "_attend"),

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.linking import retrieval_kernels as kernels
+from deeped_ray.linking import layout_kernels as kernels
 
 # Differs from the paper: the authors' code has this floor. Below it counts say nothing, and log p would dwarf the rest.
 MIN_PRIOR = 1e-3

@@ -24,10 +24,11 @@ from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_ca
 from deeped_ray.linking.coreference import share_person_candidates
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, open_detector
 from deeped_ray.linking.encoding import EncodedDocument, Ints, Kept, encode_document, encode_rows
+from deeped_ray.linking.known_names import KnownNames
 from deeped_ray.linking.mention_counts import MentionCounts
+from deeped_ray.linking.near_kernels import sum_contexts
 from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.linking.retrieval import NUM_EVIDENCE, Retriever
-from deeped_ray.linking.retrieval_kernels import sum_contexts
 from deeped_ray.types import Document, Mention
 
 # Differs from the paper: belief propagation grows with the square of the mentions, so longer documents are linked in
@@ -83,7 +84,7 @@ class LinkerInputs:
     @functools.cached_property
     def retriever(self) -> Retriever:
         graph = WordCounts(self._kb.open("corpus"), GRAPH)
-        names, index = NameIndex.open(self._kb), EntityIndex.open(self._kb)
+        names, index = KnownNames(NameIndex.open(self._kb)), EntityIndex.open(self._kb)
         vectors, link_vectors = self.entity_vectors, LinkVectors(self._kb.open("index"))
         return Retriever(names, index, graph, self.catalogue, entity_vectors=vectors, link_vectors=link_vectors)
 

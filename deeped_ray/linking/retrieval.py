@@ -11,8 +11,7 @@ are compared for the best of them only, and then have a say in who is kept. The 
 Everything here depends on the document alone, so that training, evaluation, command line and server see the same candidates.
 """
 
-import functools
-from collections.abc import Sequence, Sized
+from collections.abc import Hashable, Sequence, Sized
 from typing import NamedTuple
 
 import numpy as np
@@ -23,13 +22,14 @@ from deeped_ray.corpus.cooccurrence import WordCounts
 from deeped_ray.corpus.priors import Senses
 from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.embeddings.link_vectors import LinkVectors
-from deeped_ray.embeddings.name_forms import LONGEST_NAME, acronym_of, form_of, initials_of
-from deeped_ray.embeddings.name_index import KINDS, REMEMBERED, Matches, NamedWords, NameIndex
+from deeped_ray.embeddings.name_forms import LONGEST_NAME
+from deeped_ray.embeddings.name_index import KINDS
 from deeped_ray.knowledge.layers import Layers
-from deeped_ray.linking import retrieval_kernels as kernels
+from deeped_ray.linking import choice_kernels, fit_kernels, near_kernels, pool_kernels, title_kernels
 from deeped_ray.linking.encoding import Floats, Ints, Kept, log_prior
-from deeped_ray.linking.pace import Pause, no_pause, paced
-from deeped_ray.linking.title_evidence import TITLE_MEASURES, TitleWords, compare_titles, words_in, words_of_name
+from deeped_ray.linking.known_names import KnownNames
+from deeped_ray.linking.pace import Pause, no_pause
+from deeped_ray.linking.title_evidence import TITLE_MEASURES, TitleWords, words_in
 
 SOURCES = ("prior", *(f"name: {kind}" for kind in KINDS), "longer name", "document", "context")
 """Where a candidate can come from. If several sources have it, the first of them is named."""
@@ -111,16 +111,8 @@ MOST_LINKED = 400
 """Entities linked from those of the document that are looked through, at most: those with most such links."""
 
 
-class Surface(NamedTuple):
-    """What is known of a mention by its name alone."""
-
-    matches: Matches
-    words: NamedWords
-    content: frozenset[str]
-    initials: str
-    acronym: str
-    title_words: Ints
-    """As titles have them: see `title_evidence`."""
+Firsts = tuple[Ints, Ints, Floats, npt.NDArray[np.float64]]
+"""Candidates by prior, one mention after the other: where those of each begin; entities, priors and counts."""
 
 
 class Retriever:
@@ -128,7 +120,7 @@ class Retriever:
 
     def __init__(
         self,
-        names: NameIndex,
+        names: KnownNames,
         index: EntityIndex,
         graph: WordCounts,
         catalogue: Catalogue,
@@ -138,19 +130,7 @@ class Retriever:
     ) -> None:
         self.names, self._index, self._graph = names, index, graph
         self._catalogue, self._vectors, self._link_vectors = catalogue, entity_vectors, link_vectors
-        # the same names and entities come again and again
-        self._surface = functools.lru_cache(maxsize=REMEMBERED)(self._know)
         self._title_words = TitleWords(catalogue.title)
-
-    def _know(self, surface: str) -> Surface:
-        return Surface(
-            self.names.find(surface),
-            self.names.words_of(surface),
-            frozenset(form_of(surface).words),
-            initials_of(surface),
-            acronym_of(surface),
-            words_of_name(surface),
-        )
 
     def candidates(
         self,
@@ -168,26 +148,27 @@ class Retriever:
 
         A listed mention gets no entity but those of its list. `text` is what the mentions stand in.
         """
-        surfaces = [surface[: LONGEST_NAME + 1] for surface in surfaces]  # longer ones are no names
-        known = [self._surface(surface) for surface in paced(surfaces, pause)]
-        name = numbered(surfaces)
-        certain = _certain(firsts)
-        document = np.array([*certain.values()], np.float32) @ self._vectors[[*certain]]
-        near, sources = self._near(contexts, document, [*certain])
+        n = len(surfaces)
+        names, slots = self.names.take([surface[: LONGEST_NAME + 1] for surface in surfaces], pause)  # longer: no names
+        by_slot = numbered(slots.tolist())
+        vectors, flat = (self._vectors.own, self._vectors.extra), _flat_firsts(firsts)
+        near, sources, document = self._near(flat, contexts)
         pause()
-        letters, num_letters = self._shared_letters(known, near)
+        letters = np.zeros((n, len(near)), np.float32)
+        near_kernels.shared_letters(slots, names.listed, names.lists, near, self.names.index.entities, letters)
+        starts, longer = np.zeros(n + 1, np.int64), np.empty(n * n, np.int64)
+        words = (names.contained, names.content, names.initials, names.acronym)
+        near_kernels.longer_names(slots, *words, flat[0], starts, longer)
         pause()
-        vectors = (self._vectors.own, self._vectors.extra)
-        rows = Rows.empty(len(surfaces) * (by_prior + CONSULTED))
-        longer = _longer_names(surfaces, known, firsts)
+        rows = Rows.empty(n * (by_prior + CONSULTED))
         given = (
-            _flat_firsts(firsts),
-            (_starts(longer), np.array([each for others in longer for each in others], np.int64)),
-            _flat_names(known),
-            (near, sources, letters, num_letters, np.array(is_listed, np.bool_)),
+            flat,
+            (starts, longer),
+            (slots, names.matched, names.entity, names.kind, names.strength, names.num_letters),
+            (near, sources, letters, np.array(is_listed, np.bool_)),
             vectors,
             contexts,
-            _unit(document),
+            document,
             self._catalogue.num_links,
             (PRIOR, NAME, LONGER_NAME, CONTEXT_FIT),
             _WEIGHTS_OF_ALL,
@@ -195,46 +176,40 @@ class Retriever:
             CONSULTED,
         )
         number = 0
-        for start in range(0, len(surfaces), AT_ONCE):
-            number += kernels.gather(start, min(start + AT_ONCE, len(surfaces)), *given, rows.rest(number))
+        for start in range(0, n, AT_ONCE):
+            number += pool_kernels.gather(start, min(start + AT_ONCE, n), *given, rows.rest(number))
             pause()
         rows = rows.first(number)
         if not number:
             return rows.kept()
         best = np.empty(number, np.int64)
         compared = max(by_score, COMPARED)
-        count = kernels.consult(*rows, name, vectors, CONTEXT_FIT, _WEIGHTS_OF_ALL, by_prior, compared, best)
+        count = fit_kernels.consult(*rows, by_slot, vectors, CONTEXT_FIT, _WEIGHTS_OF_ALL, by_prior, compared, best)
         rows = rows.take(best[:count])
         pause()
         shares = np.empty(count, np.float32)
-        kernels.relate(*rows, name, self._link_vectors.halves, LINK_FIT, shares)
-        titles = self._title_words.take(rows.entity)
-        own_words = [each.title_words for each in known]
-        words = words_in(text, pause)
-        compare_titles(rows.mention, name, own_words, titles, shares, words, rows.evidence[:, TITLES:])
-        count = kernels.choose(*rows, _WEIGHTS_OF_ALL, by_prior, by_score, best)
+        fit_kernels.relate(*rows, by_slot, self._link_vectors.halves, LINK_FIT, shares)
+        title_kernels.compare_titles(
+            *(rows.mention, names.titles, names.titled[slots], *self._title_words.take(rows.entity)),
+            *(words_in(text, pause), by_slot, shares, rows.evidence[:, TITLES:]),
+        )
+        count = choice_kernels.choose(*rows, _WEIGHTS_OF_ALL, by_prior, by_score, best)
         return rows.take(best[:count]).kept()
 
-    def _near(self, contexts: Floats, document: Floats, certain: Sequence[int]) -> tuple[Ints, Ints]:
-        """Entities related to the document, rising, and the source of each."""
-        by_words, by_entities = self._index.nearest(np.stack([contexts.sum(axis=0), document]), count=NEIGHBOURS)
-        rows = [self._graph.row(entity)[0] for entity in certain if entity < len(self._graph)]
-        linked = np.sort(np.concatenate([np.zeros(0, np.int32), *rows]))
+    def _near(self, firsts: Firsts, contexts: Floats) -> tuple[Ints, Ints, Floats]:
+        """Entities related to the document, rising, the source of each, and the document's vector, of unit length."""
+        queries, document = np.zeros((2, contexts.shape[1]), np.float32), np.empty(contexts.shape[1], np.float32)
+        vectors, graph = (self._vectors.own, self._vectors.extra), (self._graph.offsets, self._graph.words)
+        linked = near_kernels.certain_of(firsts, contexts, vectors, graph, queries, document)
+        linked.sort()
+        by_words, by_entities = self._index.nearest(queries, count=NEIGHBOURS)
         by_links = np.empty(len(linked), np.int64)
-        by_links = by_links[: kernels.most_linked(linked, MOST_LINKED, by_links)]
+        by_links = by_links[: near_kernels.most_linked(linked, MOST_LINKED, by_links)]
         near, source = np.empty((2, len(by_words) + len(by_entities) + len(by_links)), np.int64)
         by_words.sort()
         others = np.sort(np.concatenate([by_entities, by_links]))
-        number = kernels.merge_sources(by_words, CONTEXT, others, DOCUMENT, near, source)
-        return near[:number], source[:number]
-
-    def _shared_letters(self, known: Sequence[Surface], near: Ints) -> tuple[Floats, Floats]:
-        """Letters of each mention's words that the names of the entities have, [mentions, near], and of all its words."""
-        lists = np.concatenate([each.words.lists for each in known])
-        mention = np.repeat(np.arange(len(known)), [len(each.words.lists) for each in known])
-        letters = np.zeros((len(known), len(near)), np.float32)
-        kernels.shared_letters(near, self.names.entities, *lists.T, mention, letters)
-        return letters, np.array([max(each.words.num_letters, 1) for each in known], np.float32)
+        number = near_kernels.merge_sources(by_words, CONTEXT, others, DOCUMENT, near, source)
+        return near[:number], source[:number], document
 
 
 class Rows(NamedTuple):
@@ -264,10 +239,10 @@ class Rows(NamedTuple):
         return Kept(self.mention, self.entity, self.evidence, _SPREAD_OF, len(SOURCES))
 
 
-def numbered(surfaces: Sequence[str]) -> Ints:
+def numbered(names: Sequence[Hashable]) -> Ints:
     """Of every mention the number of its name: mentions that are written alike have the same."""
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(each, len(numbers)) for each in surfaces], np.int64)
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(each, len(numbers)) for each in names], np.int64)
 
 
 def score(evidence: Floats) -> Floats:
@@ -276,17 +251,7 @@ def score(evidence: Floats) -> Floats:
     return scores
 
 
-def _certain(firsts: Sequence[Senses]) -> dict[int, float]:
-    """The best entities by prior, and their priors."""
-    best: dict[int, float] = {}
-    for own in firsts:
-        if len(own):
-            entity, prior = int(own.entity[0]), float(own.prior[0])
-            best[entity] = max(prior, best.get(entity, 0.0))
-    return best
-
-
-def _flat_firsts(firsts: Sequence[Senses]) -> tuple[Ints, Ints, Floats, npt.NDArray[np.float64]]:
+def _flat_firsts(firsts: Sequence[Senses]) -> Firsts:
     return (
         _starts(firsts),
         np.concatenate([each.entity for each in firsts], dtype=np.int64),
@@ -295,38 +260,7 @@ def _flat_firsts(firsts: Sequence[Senses]) -> tuple[Ints, Ints, Floats, npt.NDAr
     )
 
 
-def _flat_names(known: Sequence[Surface]) -> tuple[Ints, npt.NDArray[np.int32], npt.NDArray[np.int8], Floats]:
-    matches = [each.matches for each in known]
-    return (
-        _starts([each.entities for each in matches]),
-        np.concatenate([each.entities for each in matches]),
-        np.concatenate([each.kinds for each in matches]),
-        np.concatenate([each.strengths for each in matches]),
-    )
-
-
 def _starts(rows: Sequence[Sized]) -> Ints:
     starts = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([*map(len, rows)], out=starts[1:])
     return starts
-
-
-def _unit(vector: Floats) -> Floats:
-    norm = np.linalg.norm(vector)
-    unit: Floats = (vector / (norm if norm > 0 else 1)).astype(np.float32)
-    return unit
-
-
-def _longer_names(surfaces: Sequence[str], known: Sequence[Surface], firsts: Sequence[Senses]) -> list[list[int]]:
-    """For every mention, those with a longer name: it has all words of the mention, or the mention is its acronym."""
-    first = {surface: i for i, surface in reversed([*enumerate(surfaces)]) if len(firsts[i])}
-    longer: dict[str, list[int]] = {}
-    for surface, own in zip(surfaces, known, strict=True):
-        if surface not in longer:
-            words, acronym = own.content, own.acronym
-            longer[surface] = [
-                i
-                for i in first.values()
-                if (words and words < known[i].content) or (acronym and acronym == known[i].initials)
-            ]
-    return [longer[surface] for surface in surfaces]

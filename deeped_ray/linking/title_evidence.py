@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from deeped_ray.embeddings.name_forms import LONGEST_NAME, fold
-from deeped_ray.linking import retrieval_kernels as kernels
-from deeped_ray.linking.encoding import Floats, Ints
+from deeped_ray.linking.encoding import Ints
 from deeped_ray.linking.pace import Pause, no_pause, paced
+from deeped_ray.linking.remembered import Slots
 from deeped_ray.linking.text_kernels import fold_words
 from deeped_ray.text import STOP_WORDS, bare_title, codes_of, hash_tokens
 
@@ -31,7 +31,6 @@ TITLE_MEASURES = (
     "siblings",  # logarithm of the number of other names with a candidate whose title is built alike
 )
 _REMEMBERED = 2**14
-_Page = tuple[dict[int, tuple[int, int]], Ints]
 
 
 class TitleWords:
@@ -41,56 +40,40 @@ class TitleWords:
     """
 
     def __init__(self, title_of: Callable[[int], str], *, size: int = 2**17) -> None:
-        self._title_of, self._size, self._number = title_of, size, 0
-        self._page: _Page = ({}, np.empty((size, 4), np.int64))
+        self._title_of, self._size = title_of, size
+        self._page = self._empty(size)
         self._lock = threading.Lock()
+
+    def _empty(self, size: int) -> tuple[Slots, Ints, Ints]:
+        """Which titles there are, where the words of each begin and end, and the words."""
+        return Slots(size), np.zeros((size + 1, 2), np.int64), np.empty((size, 4), np.int64)
 
     def take(self, entities: Ints) -> tuple[Ints, Ints]:
         """The array, and where the words of each title begin and end in it, [n, 2]."""
-        asked = entities.tolist()
-        known, words = self._page
-        places = [*map(known.get, asked)]
-        if None in places:
-            known, words = self._add(asked)
-            places = [known[entity] for entity in asked]
-        return words, np.array(places, np.int64).reshape(-1, 2)
+        slots, places, words = self._page
+        found, num_missing = slots.find(entities)
+        return (words, places[found]) if not num_missing else self._add(entities)
 
-    def _add(self, asked: Sequence[int]) -> "_Page":
+    def _add(self, entities: Ints) -> tuple[Ints, Ints]:
         with self._lock:
-            known, words = self._page
-            new = {entity: self._words_of(entity) for entity in {*asked} - known.keys()}
-            if self._number + sum(map(len, new.values())) > len(words):
-                new = {entity: self._words_of(entity) for entity in {*asked}}
-                known, words = {}, np.empty((max(self._size, sum(map(len, new.values()))), 4), np.int64)
-                self._number = 0
-            for entity, rows in new.items():
-                end = self._number + len(rows)
-                words[self._number : end] = rows
-                known[entity] = (self._number, end)  # last: whoever finds it finds the rows
-                self._number = end
-            self._page = known, words
-            return self._page
+            slots, places, words = self._page
+            new = np.unique(entities[slots.find(entities)[0] < 0])
+            rows = [self._words_of(entity) for entity in new.tolist()]
+            end = int(places[slots.given - 1, 1]) if slots.given else 0
+            if max(slots.given + len(new), end + sum(map(len, rows))) > min(slots.size, len(words)):
+                new, end = np.unique(entities), 0
+                rows = [self._words_of(entity) for entity in new.tolist()]
+                slots, places, words = self._empty(max(self._size, len(new), sum(map(len, rows))))
+            for place, each in enumerate(rows, slots.given):
+                words[end : end + len(each)] = each
+                places[place] = end, end + len(each)
+                end += len(each)
+            slots.add(new)
+            self._page = slots, places, words
+            return words, places[slots.find(entities)[0]]
 
     def _words_of(self, entity: int) -> Ints:
         return words_of_name(self._title_of(entity)[:LONGEST_NAME])
-
-
-def compare_titles(
-    mention: Ints,
-    names: Ints,
-    surfaces: Sequence[Ints],
-    titles: tuple[Ints, Ints],
-    shares: Floats,
-    text_words: Ints,
-    measures: Floats,
-) -> None:
-    """Fills a column for each of TITLE_MEASURES. Rows are candidates: of which mention, with the words of which title.
-
-    `names` and `surfaces` are the names and words of the mentions, `titles` comes from `TitleWords`. `shares` say how
-    likely each candidate is among those of its mention, as far as is known.
-    """
-    if len(mention):
-        kernels.compare_titles(mention, *_joined(surfaces), *titles, text_words, names, shares, measures)
 
 
 def words_in(text: str, pause: Pause = no_pause) -> Ints:
@@ -113,14 +96,6 @@ def _folded(chunk: str) -> Ints:
 
 def _hashes(words: Sequence[str]) -> Ints:
     return hash_tokens(words).view(np.int64)
-
-
-def _joined(names: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """The words of all names, and where those of each begin and end."""
-    ends = np.empty(len(names) + 1, np.int64)
-    ends[0] = 0
-    np.cumsum([*map(len, names)], out=ends[1:])
-    return np.concatenate(names), ends
 
 
 def words_of_name(name: str) -> Ints:

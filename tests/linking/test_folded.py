@@ -17,7 +17,8 @@ def test_rows_are_products_with_each_form() -> None:
     found = rows_of(Folded(Layers(VECTORS), [A, B]), np.array([3, 49, 0]))
     for place, form in enumerate((A, B)):
         np.testing.assert_allclose(found[:, place, :7], VECTORS[[3, 49, 0]] @ form.T, rtol=1e-5, atol=1e-5)
-    assert found.shape == (3, 2, WIDTH) and not found[:, :, 7:].any()
+    assert found.shape == (3, 2, WIDTH)
+    assert not found[:, :, 7:].any()
 
 
 def test_rows_are_the_same_bytes_whether_they_were_kept_or_not() -> None:

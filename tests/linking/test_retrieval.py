@@ -6,14 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeped_ray.corpus.priors import PriorCandidate, Senses
 from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking import retrieval
-from deeped_ray.linking import retrieval_kernels as kernels
+from deeped_ray.linking import choice_kernels, fit_kernels, known_names, near_kernels, retrieval
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.encoding import EncodedDocument
 from deeped_ray.linking.inputs import LinkerInputs
+from deeped_ray.linking.known_names import KnownNames
 from deeped_ray.linking.retrieval import SOURCES
 from deeped_ray.types import DeepEdError, Document, Mention
 from tests.conftest import copy_of
@@ -101,7 +100,7 @@ def best(rows: Sequence[tuple[int, int, float, float]], *, by_prior: int, by_sco
     mention, entity = (np.array([row[column] for row in rows], np.int64) for column in (0, 1))
     prior, scores = (np.array([row[column] for row in rows], np.float32) for column in (2, 3))
     kept = np.empty(len(rows), np.int64)
-    kept = kept[: kernels.keep_best(mention, prior, scores, entity, by_prior, by_score, kept)]
+    kept = kept[: choice_kernels.keep_best(mention, prior, scores, entity, by_prior, by_score, kept)]
     found: list[int] = entity[kept].tolist()
     return found
 
@@ -159,38 +158,62 @@ def test_the_entities_that_are_linked_most_are_those_that_sorting_finds(most: in
     entities, times = np.unique(linked, return_counts=True)
     expected = np.sort(entities[np.argsort(-times, kind="stable")][:most])
     found = np.empty(len(linked), np.int64)
-    assert found[: kernels.most_linked(linked, most, found)].tolist() == expected.tolist()
+    assert found[: near_kernels.most_linked(linked, most, found)].tolist() == expected.tolist()
 
 
 def test_an_entity_of_two_sources_is_of_the_second() -> None:
     some, others = np.array([1, 2, 4]), np.array([2, 2, 3])
     merged, sources = np.empty((2, 6), np.int64)
-    number = kernels.merge_sources(some, 7, others, 8, merged, sources)
+    number = near_kernels.merge_sources(some, 7, others, 8, merged, sources)
     assert [*zip(merged[:number].tolist(), sources.tolist(), strict=False)] == [(1, 7), (2, 8), (3, 8), (4, 7)]
 
 
 @pytest.mark.parametrize("num_near", [2, 50])  # fewer than a list has, or more
 def test_letters_of_shared_words_are_counted(num_near: int) -> None:
     near, listed = np.arange(0, 2 * num_near, 2), np.array([1, 2, 4, 8, 0, 2], np.int32)
-    letters = np.zeros((2, num_near), np.float32)
-    starts, ends, lengths, mention = map(np.array, ([0, 4, 6], [4, 6, 6], [5, 3, 7], [0, 0, 1]))
-    kernels.shared_letters(near, listed, starts, ends, lengths, mention, letters)
+    letters = np.zeros((3, num_near), np.float32)
+    lists, places = np.array([[0, 4, 5], [4, 6, 3], [6, 6, 7]]), np.array([[0, 2], [2, 3]])
+    near_kernels.shared_letters(np.array([0, 1, 0]), places, lists, near, listed, letters)
     assert letters[0].tolist() == [3, 8, 5, 0, 5, *[0] * 50][:num_near]
+    assert letters[2].tolist() == letters[0].tolist()  # the same name again
     assert not letters[1].any()
 
 
 def test_shares_of_every_mention_add_up_to_one() -> None:
     shares = np.empty(5, np.float32)
-    kernels.shares_of(np.array([0, 0, 0, 2, 2]), np.array([1, 2, 3, 1000, -5], np.float32), shares)
+    fit_kernels.shares_of(np.array([0, 0, 0, 2, 2]), np.array([1, 2, 3, 1000, -5], np.float32), shares)
     assert [shares[:3].sum(), shares[3:].sum()] == pytest.approx([1, 1])
 
 
+def longer_names(inputs: LinkerInputs, surfaces: list[str], *, num_candidates: int) -> list[list[int]]:
+    names, slots = inputs.retriever.names.take(surfaces)
+    words = (names.contained, names.content, names.initials, names.acronym)
+    n = len(surfaces)
+    starts, found, firsts = np.zeros(n + 1, np.int64), np.empty(n * n, np.int64), num_candidates * np.arange(n + 1)
+    near_kernels.longer_names(slots, *words, firsts, starts, found)
+    return [each.tolist() for each in np.split(found[: starts[-1]], starts[1:-1])]
+
+
 def test_longer_names_have_all_words_or_spell_the_acronym(inputs: LinkerInputs) -> None:
-    some, nothing = Senses.of([PriorCandidate(1, 1.0, 1.0)]), Senses.of([])
     surfaces = ["Chicago White Sox", "Sox", "IAEA", "International Atomic Energy Agency", "White House"]
-    known = [inputs.retriever._know(surface) for surface in surfaces]
-    assert retrieval._longer_names(surfaces, known, [some] * 5) == [[], [0], [3], [], []]
-    assert retrieval._longer_names(surfaces, known, [nothing] * 5) == [[]] * 5  # they hand on what they have
+    assert longer_names(inputs, surfaces, num_candidates=1) == [[], [0], [3], [], []]
+    assert longer_names(inputs, ["White Sox", "Sox", "White Sox"], num_candidates=1) == [[], [0], []]
+    assert longer_names(inputs, surfaces, num_candidates=0) == [[]] * 5  # they hand on what they have
+
+
+def test_names_are_forgotten_when_there_is_no_room_for_more(
+    inputs: LinkerInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["Montreal", "Toronto", "Stanley Cup", "Montreal Canadiens"]
+    known = inputs.retriever.names
+    expected = {surface: known._know(surface).entity.tolist() for surface in asked}
+    for name in ("REMEMBERED", "MATCHES", "_WORDS"):
+        monkeypatch.setattr(known_names, name, 2)
+    small = KnownNames(known.index)
+    for surfaces in (asked[:1], asked[1:3], asked, asked[:1], asked[::-1]):
+        names, slots = small.take(surfaces)
+        for surface, (start, end) in zip(surfaces, names.matched[slots].tolist(), strict=True):
+            assert names.entity[start:end].tolist() == expected[surface]
 
 
 def with_other_vectors(kb: KnowledgeBase) -> KnowledgeBase:

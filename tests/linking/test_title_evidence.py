@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from deeped_ray.embeddings.name_forms import LONGEST_NAME, fold
 from deeped_ray.linking.encoding import Floats
 from deeped_ray.linking.retrieval import numbered
-from deeped_ray.linking.title_evidence import TITLE_MEASURES, TitleWords, compare_titles, words_in, words_of_name
+from deeped_ray.linking.title_evidence import TITLE_MEASURES, TitleWords, words_in, words_of_name
+from deeped_ray.linking.title_kernels import compare_titles
 from deeped_ray.text import hash_tokens
 
 
@@ -20,7 +21,10 @@ def compared(
     known = TitleWords(lambda number: titles[number]).take(np.arange(len(titles)))
     measures = np.zeros((len(titles), len(TITLE_MEASURES)), np.float32)
     chosen = np.array(shares, np.float32)
-    compare_titles(np.array(mention, np.int64), numbered(surfaces), own, known, chosen, words_in(text), measures)
+    ends = np.cumsum([0, *map(len, own)])
+    places = np.stack([ends[:-1], ends[1:]], axis=1)
+    given = (np.array(mention, np.int64), np.concatenate(own), places, *known, words_in(text), numbered(surfaces))
+    compare_titles(*given, chosen, measures)
     return measures
 
 

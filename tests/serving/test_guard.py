@@ -219,7 +219,7 @@ def test_no_request_may_ask_for_too_much_work(service: LinkingService) -> None:
 
 
 def test_words_and_names_without_end_are_not_remembered(service: LinkingService) -> None:
-    words, names = service.linker.inputs.words, service.linker.inputs.retriever.names
+    words, names = service.linker.inputs.words, service.linker.inputs.retriever.names.index
     before = words._remembered.cache_info().currsize, names._remembered.cache_info().currsize
     text = "Б" * 100_000
     (reply,) = ask(service, link(json={"text": text, "spans": [[0, len(text)]]}))

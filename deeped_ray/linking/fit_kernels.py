@@ -1,0 +1,132 @@
+"""How well entities fit the context, the document and what the other names seem to mean, compiled."""
+
+import numpy as np
+
+from deeped_ray.linking.choice_kernels import choose
+from deeped_ray.linking.compiling import compiled, compiled_exactly
+
+_HALF_SIGN, _HALF_REST, _HALF_SCALE = np.uint32(0x8000), np.uint32(0x7FFF), np.float32(2.0**112)
+
+
+@compiled
+def unit(vector, result) -> None:  # type: ignore[no-untyped-def]
+    total = np.float32(0)
+    for each in range(len(vector)):
+        total += vector[each] * vector[each]
+    scale = np.float32(1) / np.sqrt(total) if total > 0 else np.float32(0)
+    for each in range(len(vector)):
+        result[each] = vector[each] * scale
+
+
+@compiled
+def two_dots(own, extra, row, x, y):  # type: ignore[no-untyped-def]
+    """Both products of an entity's vector, which is read once."""
+    first = second = np.float32(0)
+    if row < len(own):
+        for each in range(own.shape[1]):
+            first += own[row, each] * x[each]
+            second += own[row, each] * y[each]
+    else:
+        for each in range(own.shape[1]):
+            first += extra[row - len(own), each] * x[each]
+            second += extra[row - len(own), each] * y[each]
+    return first, second
+
+
+@compiled
+def dot(own, extra, row, x):  # type: ignore[no-untyped-def]
+    total = np.float32(0)
+    if row < len(own):
+        for each in range(own.shape[1]):
+            total += own[row, each] * x[each]
+    else:
+        for each in range(own.shape[1]):
+            total += extra[row - len(own), each] * x[each]
+    return total
+
+
+@compiled
+def add(own, extra, row, share, sums) -> None:  # type: ignore[no-untyped-def]
+    if row < len(own):
+        for each in range(own.shape[1]):
+            sums[each] += share * own[row, each]
+    else:
+        for each in range(own.shape[1]):
+            sums[each] += share * extra[row - len(own), each]
+
+
+@compiled
+def consult(mention, entity, evidence, scores, name, vectors, fit_at, weights, by_prior, by_score, kept):  # type: ignore[no-untyped-def]
+    """Compare each entity with what the other names of the document seem to mean; keeps the best, returns their number.
+
+    Rows come by mention. A name must not speak for itself, wherever it stands.
+    """
+    own, extra = vectors
+    others = np.zeros((name.max() + 1, own.shape[1]), np.float32)
+    shares = np.empty(len(mention), np.float32)
+    shares_of(mention, scores, shares)
+    for row in range(len(mention)):
+        add(own, extra, entity[row], shares[row], others[name[mention[row]]])
+    _of_others(others)
+    for row in range(len(mention)):
+        evidence[row, fit_at + 1] = dot(own, extra, entity[row], others[name[mention[row]]])
+    return choose(mention, entity, evidence, scores, weights, by_prior, by_score, kept)
+
+
+@compiled
+def relate(mention, entity, evidence, scores, name, halves, at, shares) -> None:  # type: ignore[no-untyped-def]
+    """The same by hyperlinks: `halves` are the bits of float16. Entities beyond them have no such vector."""
+    vectors = np.zeros((len(mention), halves.shape[1]), np.float32)
+    others = np.zeros((name.max() + 1, halves.shape[1]), np.float32)
+    shares_of(mention, scores, shares)
+    for row in range(len(mention)):
+        if entity[row] < len(halves):
+            _widen(halves, entity[row], vectors[row])
+    # a loop of its own: within the other, the compiler may scale the product instead, and round it twice
+    for row in range(len(mention)):
+        add(vectors, vectors, row, shares[row], others[name[mention[row]]])
+    _of_others(others)
+    for row in range(len(mention)):
+        total = np.float32(0)
+        for each in range(halves.shape[1]):
+            total += vectors[row, each] * others[name[mention[row]], each]
+        evidence[row, at] = total
+
+
+@compiled
+def _widen(halves, row, result) -> None:  # type: ignore[no-untyped-def]
+    """float16 to float32: the bits are those of a number that is 2 ** 112 times too small."""
+    for each in range(halves.shape[1]):
+        half = np.uint32(halves[row, each])
+        value = np.uint32((half & _HALF_REST) << np.uint32(13)).view(np.float32) * _HALF_SCALE
+        result[each] = -value if half & _HALF_SIGN else value
+
+
+@compiled_exactly
+def shares_of(mention, scores, shares) -> None:  # type: ignore[no-untyped-def]
+    """Softmax over the rows of each mention."""
+    start = 0
+    while start < len(mention):
+        end, highest = start, scores[start]
+        while end < len(mention) and mention[end] == mention[start]:
+            highest = max(highest, scores[end])
+            end += 1
+        total = np.float32(0)
+        for row in range(start, end):
+            shares[row] = np.exp(scores[row] - highest)
+            total += shares[row]
+        for row in range(start, end):
+            shares[row] /= total
+        start = end
+
+
+@compiled
+def _of_others(sums) -> None:  # type: ignore[no-untyped-def]
+    """For each row the sum of all other rows, of unit length."""
+    total = np.zeros(sums.shape[1], np.float32)
+    for row in range(len(sums)):
+        total += sums[row]
+    for row in range(len(sums)):
+        for each in range(len(total)):
+            sums[row, each] = total[each] - sums[row, each]
+        unit(sums[row], sums[row])

@@ -6,7 +6,7 @@ SCALE, as whole numbers: they would multiply by a rounded 1 / SCALE.
 
 import numpy as np
 
-from deeped_ray.linking.compiling import compiled
+from deeped_ray.linking.compiling import compiled, compiled_exactly
 
 DIGITS = 6
 SCALE = float(10**DIGITS)
@@ -17,10 +17,11 @@ OF_MENTION, OF_NAME, OF_OTHERS, SIZES = 14, 5, 4, 3
 
 @compiled
 def features(  # type: ignore[no-untyped-def]
-    num_candidates, rho, log_shares, prior, psi, belief, evidence, of_document, written, name, x
+    num_candidates, rho, prior, psi, belief, evidence, of_document, written, name, x
 ) -> None:
     """x of `certainty`, a row for every mention. Without psi or belief, these have no columns."""
     n, S = rho.shape
+    log_shares = np.empty((n, S), np.float32)
     F, num_known = evidence.shape[2], OF_OTHERS + len(of_document)
     known, all_known = np.zeros((n, num_known)), np.zeros(num_known)
     by_name, times = np.zeros((name.max() + 1, num_known)), np.zeros(name.max() + 1, np.int64)
@@ -29,6 +30,7 @@ def features(  # type: ignore[no-untyped-def]
         num = num_candidates[i]
         if num == 0:
             continue
+        _log_softmax(rho[i], np.float32(1), num, log_shares[i])
         best, likeliest, entropy, highest, most_psi = 0, 0, 0.0, 0.0, -np.inf
         for s in range(num):
             best = s if rho[i, s] > rho[i, best] else best
@@ -91,6 +93,35 @@ def _layer(values, weight, bias, result) -> None:  # type: ignore[no-untyped-def
         for k in range(len(values)):
             total += weight[each, k] * values[k]
         result[each] = total + bias[each]
+
+
+@compiled_exactly
+def _log_softmax(rho, scale, num, result) -> None:  # type: ignore[no-untyped-def]
+    """Of the scaled scores of a mention's candidates."""
+    highest, total = scale * rho[0], np.float32(0)
+    for s in range(1, num):
+        highest = max(highest, scale * rho[s])
+    for s in range(num):
+        result[s] = scale * rho[s] - highest
+        total += np.exp(result[s])
+    total = np.log(total)
+    for s in range(num):
+        result[s] -= total
+
+
+@compiled_exactly
+def probabilities(outputs, soft_one, rho, num_candidates, shares, none) -> None:  # type: ignore[no-untyped-def]
+    """P(e) and P(none) of `certainty`. Without candidates, none is certain."""
+    for i in range(len(rho)):
+        num, x = num_candidates[i], outputs[i, 1] + soft_one
+        if num == 0:
+            none[i] = 1
+            continue
+        none[i] = np.float32(1) / (np.float32(1) + np.exp(-outputs[i, 0]))
+        scale = max(x, np.float32(0)) + np.log1p(np.exp(-abs(x)))  # log(1 + exp(x))
+        _log_softmax(rho[i], scale, num, shares[i])
+        for s in range(num):
+            shares[i, s] = (np.float32(1) - none[i]) * np.exp(shares[i, s])
 
 
 @compiled

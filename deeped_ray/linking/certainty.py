@@ -10,6 +10,7 @@ candidate is best; only h and t say how good that is, so the order of the candid
 """
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.linking import answer_kernels as kernels
 from deeped_ray.linking.encoding import EncodedDocument, Floats, Ints, log_prior
 from deeped_ray.linking.retrieval import CONTEXT_FIT, COUNT, DOCUMENT_FIT, LINKS, numbered
-from deeped_ray.linking.scoring import Bools, Scored, log_softmax
+from deeped_ray.linking.scoring import Scored
 
 LIMIT = 5.0
 """Standardised features are cut off here: far from what it was fitted to, a network says anything."""
@@ -92,12 +93,10 @@ class Certainty:
         return outputs
 
     def judge(self, judged: Judged) -> Certain:
+        shares, none = np.zeros(judged.rho.shape, np.float32), np.empty(len(judged.rho), np.float32)
         outputs = self.outputs(features(judged))
-        is_candidate = _is_candidate(judged)
-        scaled = np.logaddexp(np.float32(0), outputs[:, 1:] + _SOFT_ONE) * np.where(is_candidate, judged.rho, 0)
-        none = np.where(judged.num_candidates > 0, 1 / (1 + np.exp(-outputs[:, 0])), 1)
-        shares = np.where(is_candidate, np.exp(log_softmax(scaled.astype(np.float32), is_candidate)), 0)
-        return Certain(((1 - none)[:, None] * shares).astype(np.float32), none.astype(np.float32))
+        kernels.probabilities(outputs, _SOFT_ONE, judged.rho, judged.num_candidates, shares, none)
+        return Certain(shares, none)
 
 
 _SOFT_ONE = np.float32(np.log(np.expm1(1.0)))
@@ -114,16 +113,11 @@ def features(judged: Judged) -> Floats:
     num_columns = kernels.OF_MENTION + evidence.shape[2] + kernels.OF_NAME
     x = np.zeros((n, num_columns + kernels.OF_OTHERS + len(of_document) + kernels.SIZES), np.float32)
     if n:
-        log_shares = log_softmax(judged.rho, _is_candidate(judged))
-        written = np.array([_written(surface[:MAX_SURFACE]) for surface in judged.surfaces], np.float32)
-        given = (judged.num_candidates, judged.rho, log_shares, judged.prior, psi, belief, evidence)
+        signs = itertools.chain.from_iterable(_written(surface[:MAX_SURFACE]) for surface in judged.surfaces)
+        written = np.fromiter(signs, np.float32, n * kernels.OF_NAME).reshape(n, -1)
+        given = (judged.num_candidates, judged.rho, judged.prior, psi, belief, evidence)
         kernels.features(*given, of_document, written, numbered(judged.surfaces), x)
     return x
-
-
-def _is_candidate(judged: Judged) -> Bools:
-    mask: Bools = np.arange(judged.rho.shape[1]) < judged.num_candidates[:, None]
-    return mask
 
 
 @functools.lru_cache(maxsize=REMEMBERED)

@@ -9,14 +9,13 @@ candidate with the highest prior is a person.
 
 import functools
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus.priors import MAX_CANDIDATES, MAX_SURFACE, REMEMBERED, PriorCandidate, Senses
+from deeped_ray.corpus.priors import MAX_CANDIDATES, MAX_SURFACE, REMEMBERED, Senses
 from deeped_ray.linking.pace import Pause, no_pause, paced
 from deeped_ray.text import normalize_mention, words_of
 
@@ -53,7 +52,7 @@ def _holders(
 ) -> dict[str, frozenset[str]]:
     """Each name with the names of persons that contain it."""
     if rule == "words":
-        words = {name: words_of(name) for name in paced(names, pause)}
+        words = {name: _words(name) if len(name) <= MAX_SURFACE else words_of(name) for name in paced(names, pause)}
         # Names that differ only in punctuation count once: a stranger can send thousands, and all their pairs.
         distinct = {_spaced(words[person]): person for person in reversed(persons)}.values()
         tails = _Tails(
@@ -100,13 +99,14 @@ class _Tails:
 
 def _merge(candidates: Sequence[Senses]) -> Senses:
     """The average of several mentions' priors. An entity that a mention lacks counts 0 there."""
-    prior: defaultdict[int, float] = defaultdict(float)
-    support: defaultdict[int, float] = defaultdict(float)
-    for candidate in (candidate for own in candidates for candidate in own):
-        prior[candidate.entity_id] += candidate.prior
-        support[candidate.entity_id] += candidate.support
-    merged = [PriorCandidate(entity_id, prior[entity_id] / len(candidates), support[entity_id]) for entity_id in prior]
-    return Senses.of(sorted(merged, key=_by_prior)[:MAX_CANDIDATES])
+    entities, priors, supports = (
+        np.concatenate(column)
+        for column in zip(*((each.entity, each.prior, each.support) for each in candidates), strict=True)
+    )
+    entity, place = np.unique(entities, return_inverse=True)
+    prior = np.bincount(place, priors, len(entity)) / len(candidates)
+    order = np.lexsort((entity, -prior))[:MAX_CANDIDATES]
+    return Senses(entity[order].astype(np.int64), prior[order], np.bincount(place, supports, len(entity))[order])
 
 
 def _compared(surface: str) -> str:
@@ -118,10 +118,9 @@ def _remembered(surface: str) -> str:
     return normalize_mention(surface).lower()
 
 
+_words = functools.lru_cache(maxsize=REMEMBERED)(words_of)
+
+
 def _is_whole(name: str) -> bool:
     """Whether it may contain another name."""
     return " " in name or len(words_of(name)) > 1
-
-
-def _by_prior(candidate: PriorCandidate) -> tuple[float, int]:
-    return -candidate.prior, candidate.entity_id

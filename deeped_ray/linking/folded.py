@@ -85,6 +85,10 @@ class Folding(NamedTuple):
 def wide(vectors: Floats) -> Floats:
     """With zeros at the end of every row, to a multiple of WIDTH."""
     number, d = vectors.shape
-    found = np.zeros((number, -(-d // WIDTH) * WIDTH), np.float32)
+    found = np.zeros((number, width_of(d)), np.float32)
     found[:, :d] = vectors
     return found
+
+
+def width_of(d: int) -> int:
+    return -(-d // WIDTH) * WIDTH

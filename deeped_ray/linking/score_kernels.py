@@ -9,6 +9,21 @@ _LOWEST, _MIN_PRIOR, _ZERO = np.float32(-1e30), np.float32(1e-3), np.float32(0)
 
 
 @compiled
+def take_wide(vectors, rows, result) -> None:  # type: ignore[no-untyped-def]
+    """The rows of two layers, beside zeros."""
+    own, extra = vectors
+    for i in range(len(rows)):
+        for k in range(own.shape[1], result.shape[1]):
+            result[i, k] = 0
+        if rows[i] < len(own):
+            for k in range(own.shape[1]):
+                result[i, k] = own[rows[i], k]
+        else:
+            for k in range(own.shape[1]):
+                result[i, k] = extra[rows[i] - len(own), k]
+
+
+@compiled
 def local_scores(  # type: ignore[no-untyped-def]
     entities, table, slots, candidates, num_candidates, context, num_words, R, psi, beta
 ) -> None:

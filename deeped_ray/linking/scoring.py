@@ -19,7 +19,7 @@ from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.linking import answer_kernels, kernels, score_kernels
 from deeped_ray.linking.config import ModelConfig, ModelKind, Product
 from deeped_ray.linking.encoding import EncodedDocument, Floats
-from deeped_ray.linking.folded import Folded, Folding, wide
+from deeped_ray.linking.folded import Folded, Folding, wide, width_of
 
 LOWEST = np.float32(-1e30)
 Bools = npt.NDArray[np.bool_]
@@ -77,7 +77,8 @@ class FittedModel:
         return Folding(entities, Folded(Layers(words), [self._forms[form] for form in "AB"]), times_entities)
 
     def score(self, document: EncodedDocument, folding: Folding, *, explain: bool = True) -> Scored:
-        entities = wide(folding.entities[document.entities])
+        entities = np.empty((len(document.entities), width_of(folding.entities.shape[1])), np.float32)
+        score_kernels.take_wide((folding.entities.own, folding.entities.extra), document.entities, entities)
         psi, beta = self._attend(document, entities, folding)
         scaled = np.float32(self.config.psi_scale) * psi
         if self.kind == "local":

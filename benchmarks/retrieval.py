@@ -22,7 +22,8 @@ from _harness import finish, parser_of
 
 from deeped_ray.corpus import priors
 from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.embeddings.name_index import NameIndex, write_name_index
+from deeped_ray.embeddings.name_filing import write_name_index
+from deeped_ray.embeddings.name_index import NameIndex
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part

@@ -5,7 +5,7 @@ Reads the parts `vectors` and `corpus`, writes `index`:
     entities.faiss      the index; entities without evidence, whose vectors are zero, are not in it
     entities.rows.npy   row of the index -> entity id
     summary.json        which kind was chosen, why, and its parameters
-    names.*             finds names that resemble a given name (`name_index`)
+    names.*             finds names that resemble a given name (`name_filing`)
     links.vectors.npy   vectors of entities from hyperlinks alone (`link_vectors`)
 
 An approximate index only proposes entities. They are then ranked by their real vectors, memory-mapped from the part
@@ -31,7 +31,7 @@ from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.cooccurrence import GRAPH, WordCounts
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.link_vectors import write_link_vectors
-from deeped_ray.embeddings.name_index import write_name_index
+from deeped_ray.embeddings.name_filing import write_name_index
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.running.config import JOB_FLAG

@@ -1,6 +1,6 @@
 """Names as they are compared: folded to plain letters, cut into words, halves and endings.
 
-Case, diacritics and punctuation do not count. `name_index` files entities under these forms, and looks mentions up by them.
+Case, diacritics and punctuation do not count. `name_filing` files entities under these forms, `name_index` looks mentions up by them.
 """
 
 import re
@@ -23,12 +23,17 @@ _LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th"
 _JOINED = re.compile(r"['’‘ʻ`.]")  # O'Neill, U.S.
 
 
+# most names have no other letters: what is left of these is known beforehand
+_ASCII = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)} | dict.fromkeys(b"'`.")
+
+
 def fold(name: str) -> str:
     """`Beyoncé O'Neill-Größe` -> `beyonce oneill grosse`."""
-    if not name.isascii():
-        decomposed = unicodedata.normalize("NFKD", without_excess_marks(name))
-        name = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
-    folded = name.casefold().translate(_LETTERS)
+    if name.isascii():
+        return " ".join(name.translate(_ASCII).split())
+    decomposed = unicodedata.normalize("NFKD", without_excess_marks(name))
+    folded = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+    folded = folded.casefold().translate(_LETTERS)
     return " ".join(words_of(_JOINED.sub("", folded).replace("_", " ")))
 
 

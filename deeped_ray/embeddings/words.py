@@ -211,8 +211,11 @@ class Words:
         return self._index.find(word) if is_content_word(word) else None
 
     def find_all(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Rows of many content words at once, -1 where there is none."""
-        return self._index.find_all(words)
+        """`find` for many words at once, -1 where there is none."""
+        rows = np.full(len(words), -1)
+        content = [place for place, word in enumerate(words) if is_content_word(word)]
+        rows[content] = self._index.find_all([words[place] for place in content])
+        return rows
 
     @property
     def hashes(self) -> npt.NDArray[np.uint64]:

@@ -11,7 +11,7 @@ from deeped_ray.corpus.priors import PriorCandidate
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking.pace import Pause, no_pause
-from deeped_ray.linking.text_kernels import NO_ROW, UNKNOWN, find_words, remember
+from deeped_ray.linking.text_kernels import UNKNOWN, find_words, remember
 from deeped_ray.text import Ints, character_kinds, codes_of
 from deeped_ray.types import DeepEdError, Mention, require_at_least
 
@@ -76,12 +76,13 @@ class KnownWords:
         hashes = np.empty(most, np.uint64)
         number = find_words(codes, character_kinds(), words.remembered, starts, ends, hashes, rows)
         pause()
-        for count, place in enumerate(np.flatnonzero(rows[:number] == UNKNOWN).tolist()):
-            row = words.find(text[starts[place] : ends[place]])
-            rows[place] = NO_ROW if row is None else row
-            remember(words.remembered, int(hashes[place]), int(rows[place]))
-            if count % _WORDS_PER_PAUSE == 0:
-                pause()
+        unknown = np.flatnonzero(rows[:number] == UNKNOWN)
+        for first in range(0, len(unknown), _WORDS_PER_PAUSE):
+            places = unknown[first : first + _WORDS_PER_PAUSE]
+            spans = zip(starts[places].tolist(), ends[places].tolist(), strict=True)
+            rows[places] = words.find_all([text[start:end] for start, end in spans])
+            remember(words.remembered, hashes[places], rows[places])
+            pause()
         known = np.flatnonzero(rows[:number] >= 0)
         self.rows: Ints = rows[known]
         self._starts, self._ends = starts[known], ends[known]

@@ -20,6 +20,7 @@ from deeped_ray.text import (
     SOUTH_EAST_PIECE,
     WORD_KIND,
     Hashes,
+    Ints,
 )
 
 NO_ROW, UNKNOWN = -1, -2
@@ -67,11 +68,11 @@ def find_words(codes, kinds, table, starts, ends, hashes, rows):  # type: ignore
     return number
 
 
-def remember(table: Hashes, found: int, row: int) -> None:
-    """`row` is NO_ROW for a word that has none."""
-    if row <= MOST_ROWS:
-        bits = int(_ROW_BITS)
-        table[found & (len(table) - 1)] = (found & ~bits) | (row + 2)
+def remember(table: Hashes, found: Hashes, rows: Ints) -> None:
+    """Rows are NO_ROW for words that have none."""
+    is_kept = rows <= MOST_ROWS
+    found, entries = found[is_kept], (rows[is_kept] + 2).astype(np.uint64)
+    table[found & np.uint64(len(table) - 1)] = (found & ~_ROW_BITS) | entries
 
 
 @compiled
@@ -111,6 +112,37 @@ def fold_words(codes, longest, hashes, odd):  # type: ignore[no-untyped-def]
             odd[num_odd, 0], odd[num_odd, 1] = start, at
             num_odd += 1
     return number, num_odd
+
+
+@compiled
+def name_words(codes, ends, bare_ends, stop_words, rows, row_ends) -> None:  # type: ignore[no-untyped-def]
+    """`title_evidence.words_of_name` of names in ASCII, one after the other. `row_ends` says where the rows of each end."""
+    number = at = 0
+    for name in range(len(ends)):
+        first, bare_end = number, at + bare_ends[name]
+        while at < ends[name]:
+            total, power, letters, start = _ZERO, _ONE, 0, at
+            while at < ends[name]:
+                code = codes[at]
+                at += 1
+                if _CAPITALS[0] <= code <= _CAPITALS[1]:
+                    code += np.uint32(32)
+                if 97 <= code <= 122 or 48 <= code <= 57:
+                    total += _mix(np.uint64(code) + HASH_OFFSET) * power
+                    power *= HASH_BASE
+                    letters += 1
+                elif not _is_left_out(code):
+                    break
+            if letters == 0:
+                continue
+            word, is_first = np.int64(_mix(total)), start < bare_end
+            for before in range(first, number):
+                is_first = is_first and rows[before, 0] != word
+            rows[number, 0], rows[number, 1], rows[number, 2] = word, letters, letters if is_first else 0
+            place = np.searchsorted(stop_words, word)
+            rows[number, 3] = place < len(stop_words) and stop_words[place] == word
+            number += 1
+        row_ends[name] = number
 
 
 @compiled

@@ -20,7 +20,7 @@ from deeped_ray.embeddings.name_forms import LONGEST_NAME, fold
 from deeped_ray.linking.encoding import Ints
 from deeped_ray.linking.pace import Pause, no_pause, paced
 from deeped_ray.linking.remembered import Slots
-from deeped_ray.linking.text_kernels import fold_words
+from deeped_ray.linking.text_kernels import fold_words, name_words
 from deeped_ray.text import STOP_WORDS, bare_title, codes_of, hash_tokens
 
 TITLE_MEASURES = (
@@ -58,11 +58,11 @@ class TitleWords:
         with self._lock:
             slots, places, words = self._page
             new = np.unique(entities[slots.find(entities)[0] < 0])
-            rows = [self._words_of(entity) for entity in new.tolist()]
+            rows = self._words_of(new)
             end = int(places[slots.given - 1, 1]) if slots.given else 0
             if max(slots.given + len(new), end + sum(map(len, rows))) > min(slots.size, len(words)):
                 new, end = np.unique(entities), 0
-                rows = [self._words_of(entity) for entity in new.tolist()]
+                rows = self._words_of(new)
                 slots, places, words = self._empty(max(self._size, len(new), sum(map(len, rows))))
             for place, each in enumerate(rows, slots.given):
                 words[end : end + len(each)] = each
@@ -72,8 +72,8 @@ class TitleWords:
             self._page = slots, places, words
             return words, places[slots.find(entities)[0]]
 
-    def _words_of(self, entity: int) -> Ints:
-        return words_of_name(self._title_of(entity)[:LONGEST_NAME])
+    def _words_of(self, entities: Ints) -> list[Ints]:
+        return words_of_names([self._title_of(entity)[:LONGEST_NAME] for entity in entities.tolist()])
 
 
 def words_in(text: str, pause: Pause = no_pause) -> Ints:
@@ -104,19 +104,31 @@ def words_of_name(name: str) -> Ints:
     A row for each: its hash, its letters, again its letters if it stands first in the bare name, and whether it is a stop
     word.
     """
-    folded, bare_name = fold(name), bare_title(name)
-    words = folded.split()
+    return words_of_names([name])[0]
+
+
+def words_of_names(names: Sequence[str]) -> list[Ints]:
+    """`words_of_name` for many at once: those in ASCII are left to a kernel."""
+    plain = [name for name in names if name.isascii()]
+    codes = np.frombuffer("".join(plain).encode(), np.uint8).astype(np.uint32)
+    ends = np.cumsum([len(name) for name in plain], dtype=np.int64)
+    bare_ends = np.array([len(bare_title(name)) for name in plain], np.int64)
+    rows, row_ends = np.empty((len(codes), 4), np.int64), np.empty(len(plain), np.int64)
+    name_words(codes, ends, bare_ends, _STOP_WORDS, rows, row_ends)
+    found = iter(np.split(rows, row_ends))
+    return [next(found) if name.isascii() else _spelled_words(name) for name in names]
+
+
+_STOP_WORDS = np.sort(_hashes(sorted(STOP_WORDS)))
+
+
+def _spelled_words(name: str) -> Ints:
+    bare_name, words = bare_title(name), fold(name).split()
     num_bare = len(words) if bare_name == name else len(fold(bare_name).split())
     bare = {word: place for place, word in reversed([*enumerate(words[:num_bare])])}
     rows = np.empty((len(words), 4), np.int64)
-    rows[:, 0] = _hashes_of_words(folded, words)
+    rows[:, 0] = _hashes(words)
     rows[:, 1:] = [
         (len(word), len(word) if bare.get(word) == place else 0, word in STOP_WORDS) for place, word in enumerate(words)
     ] or 0
     return rows
-
-
-def _hashes_of_words(folded: str, words: Sequence[str]) -> Ints:
-    codes, hashes = codes_of(folded), np.empty(len(words) + 1, np.uint64)
-    number, num_odd = fold_words(codes, len(codes), hashes, np.empty((len(words) + 1, 2), np.int64))
-    return hashes[:number].view(np.int64) if not num_odd else _hashes(words)

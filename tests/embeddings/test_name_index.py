@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from deeped_ray.corpus import priors
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.embeddings import name_forms, name_index
+from deeped_ray.embeddings import name_filing, name_forms
+from deeped_ray.embeddings.name_filing import write_name_index
 from deeped_ray.embeddings.name_forms import acronym_of, endings_of, fold, form_of, initials_of, is_typo
-from deeped_ray.embeddings.name_index import EQUALS, KINDS, TYPO, NameIndex, write_name_index
+from deeped_ray.embeddings.name_index import EQUALS, KINDS, TYPO, NameIndex
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.storage.location import Location
@@ -94,7 +95,7 @@ def test_nonsense_finds_nothing(tmp_path: Path, surface: str) -> None:
 
 
 def test_endings_are_learned_from_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_index, "MIN_EXCHANGES", 2)
+    monkeypatch.setattr(name_filing, "MIN_EXCHANGES", 2)
     names = {"Bosnia": ["Bosnian"], "Albania": ["Albanian"], "Georgia": []}
     index, catalogue = make_index(tmp_path, names)
     assert found(index, catalogue, "Georgian")["Georgia", "inflection"] == 1
@@ -128,7 +129,7 @@ def test_words_are_found_as_by_a_comparison_with_all_names(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], surface: str
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(name_index, "HEAD", 1000)
+        patch.setattr(name_filing, "HEAD", 1000)
         index, catalogue = make_index(tmp_path_factory.mktemp("names"), {name: [] for name in names})
         ours = form_of(surface)
         expected = {
@@ -146,7 +147,7 @@ SMITHS: dict[str, list[str]] = {
 
 
 def test_of_a_frequent_word_the_most_linked_entities_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_index, "HEAD", 3)
+    monkeypatch.setattr(name_filing, "HEAD", 3)
     links = {"Jack Smith Junior": 9, "Anna Smith Senior": 8, "John Smith Senior": 7, "Adam Smith Senior": 6}
     index, catalogue = make_index(tmp_path, SMITHS, links)
     titles = {title for title, kind in found(index, catalogue, "Smith") if kind == "words"}
@@ -154,7 +155,7 @@ def test_of_a_frequent_word_the_most_linked_entities_are_read(tmp_path: Path, mo
 
 
 def test_two_frequent_words_are_found_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_index, "HEAD", 3)
+    monkeypatch.setattr(name_filing, "HEAD", 3)
     rare = {"Zoe Junior Smith": [], **SMITHS}
     index, catalogue = make_index(tmp_path, rare, {title: 9 for title in SMITHS if "Junior" not in title})
     # each of the words has more than three entities, and so have both together: the first three are read

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from deeped_ray.embeddings.name_forms import LONGEST_NAME, fold
 from deeped_ray.linking.encoding import Floats
 from deeped_ray.linking.retrieval import numbered
-from deeped_ray.linking.title_evidence import TITLE_MEASURES, TitleWords, words_in, words_of_name
+from deeped_ray.linking.title_evidence import (
+    TITLE_MEASURES,
+    TitleWords,
+    _spelled_words,
+    words_in,
+    words_of_name,
+    words_of_names,
+)
 from deeped_ray.linking.title_kernels import compare_titles
 from deeped_ray.text import hash_tokens
 
@@ -99,3 +106,10 @@ def test_titles_are_forgotten_when_there_is_no_room_for_more() -> None:
         words, places = titles.take(np.array(numbers))
         for number, (start, end) in zip(numbers, places.tolist(), strict=True):
             assert words[start:end].tolist() == words_of_name(f"Title {number}").tolist()
+
+
+@given(names=st.lists(st.text(st.sampled_from("aBof9'._-, ()\t"), max_size=20), max_size=4))
+def test_the_words_of_many_names_are_those_of_each(names: list[str]) -> None:
+    found = words_of_names([*names, "é", *names])
+    for name, rows in zip([*names, "é", *names], found, strict=True):
+        assert rows.tolist() == _spelled_words(name).tolist()

@@ -118,7 +118,11 @@ def main() -> None:
     )
     some = documents[:50]
     clock = time.process_time if args.processor_time else time.perf_counter
-    fresh = read_dataset(args.dataset)
+    # without gold entities, whose look-up is no part of linking
+    fresh = [
+        replace(each, mentions=tuple(Mention(mention.start, mention.end) for mention in each.mentions))
+        for each in read_dataset(args.dataset)
+    ]
     linker.link_batch(fresh[:2])  # compile
     start = clock()
     linker.link_batch(fresh[2:])

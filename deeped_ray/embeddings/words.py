@@ -178,6 +178,8 @@ def write_words(folder: Path, corpus: Part, vocabulary: StringIndex, ids: Sequen
     np.save(folder / "counts.npy", corpus.array("vocabulary.counts")[np.asarray(ids, dtype=np.int64)])
 
 
+_FEW = 32
+"""Up to so many, words are looked up one by one: most of them are remembered."""
 LONGEST_REMEMBERED = 50
 """Letters of words whose look-up is remembered: texts of strangers may have words of a million."""
 
@@ -212,6 +214,8 @@ class Words:
 
     def find_all(self, words: Sequence[str]) -> npt.NDArray[np.int64]:
         """`find` for many words at once, -1 where there is none."""
+        if len(words) <= _FEW:
+            return np.array([-1 if (row := self.find(word)) is None else row for word in words], np.int64)
         rows = np.full(len(words), -1)
         content = [place for place, word in enumerate(words) if is_content_word(word)]
         rows[content] = self._index.find_all([words[place] for place in content])

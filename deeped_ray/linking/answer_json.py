@@ -3,7 +3,6 @@
 The constant part of an entity is remembered. Numbers of a column become text in one call.
 """
 
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -11,7 +10,18 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
-from deeped_ray.linking.answers import COHERENCE, LOCAL, PRIOR, PROBABILITY, SCORE, Answers, Columns, Doubles, Weighed
+from deeped_ray.linking.answers import (
+    COHERENCE,
+    LOCAL,
+    PRIOR,
+    PROBABILITY,
+    SCORE,
+    Answers,
+    Columns,
+    Doubles,
+    Knowledge,
+    Weighed,
+)
 from deeped_ray.linking.encoding import Ints
 from deeped_ray.linking.retrieval import SOURCES
 
@@ -67,20 +77,16 @@ def _texts(window: Columns, answers: Answers, *, top: int | None, explain: bool)
         for place in range(first, end if top is None else min(end, first + max(top, 1)))
     ]
     candidates = [b""] * len(window.entity)
-    entities = window.entity[asked]
-    titles, page_ids = knowledge.catalogue.titles(entities), knowledge.catalogue.page_ids[entities].tolist()
     numbers = [_numbers(window.numbers[column][asked]) for column in (PRIOR, LOCAL, COHERENCE, SCORE, PROBABILITY)]
     if not knowledge.has_coherence:
         numbers[2] = [b"null"] * len(asked)
-    sources, ids = window.source[asked].tolist(), knowledge.catalogue.wikidata.of(entities)
-    rows = zip(asked, titles, page_ids, sources, ids, *numbers, strict=True)
-    for place, title, page_id, source, wikidata, *parts in rows:
-        head = _head(title, page_id, knowledge.catalogue.url(title))
-        candidates[place] = b'%b,"prior":%b,"local":%b,"coherence":%b,"score":%b,"probability":%b,"source":%b,%b}' % (
+    sources, constant = window.source[asked].tolist(), _constant(window.entity[asked], knowledge)
+    for place, (head, tail), source, *parts in zip(asked, constant, sources, *numbers, strict=True):
+        candidates[place] = b'%b,"prior":%b,"local":%b,"coherence":%b,"score":%b,"probability":%b,"source":%b%b' % (
             head,
             *parts,
             _SOURCES[source],
-            b'"wikidata":"%b"' % wikidata.encode() if wikidata else b'"wikidata":null',
+            tail,
         )
     attended: list[list[bytes]] = []
     support: list[list[bytes]] = []
@@ -104,6 +110,27 @@ def _numbers(values: Doubles | Ints) -> list[bytes]:
     return orjson.dumps(np.ascontiguousarray(values), option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].split(b",")
 
 
-@functools.lru_cache(maxsize=_REMEMBERED)
-def _head(title: str, page_id: int, url: str) -> bytes:
-    return b'{"title":%b,"page_id":%d,"url":%b' % (orjson.dumps(title), page_id, orjson.dumps(url))
+def _constant(entities: Ints, knowledge: Knowledge) -> list[tuple[bytes, bytes]]:
+    """What stands before and after the numbers of each entity."""
+    known, asked = knowledge.as_json, entities.tolist()
+    found = [*map(known.get, asked)]
+    if None in found:
+        new = np.array([entity for entity, pair in zip(asked, found, strict=True) if pair is None], np.int64)
+        catalogue = knowledge.catalogue
+        columns = catalogue.titles(new), catalogue.page_ids[new].tolist(), catalogue.wikidata.of(new)
+        made = {
+            entity: _ends(title, page_id, catalogue.url(title), wikidata)
+            for entity, title, page_id, wikidata in zip(new.tolist(), *columns, strict=True)
+        }
+        if len(known) > _REMEMBERED:
+            known.clear()
+        known.update(made)
+        found = [pair or made[entity] for entity, pair in zip(asked, found, strict=True)]
+    return [pair for pair in found if pair]
+
+
+def _ends(title: str, page_id: int, url: str, wikidata: str | None) -> tuple[bytes, bytes]:
+    return (
+        b'{"title":%b,"page_id":%d,"url":%b' % (orjson.dumps(title), page_id, orjson.dumps(url)),
+        b',"wikidata":"%b"}' % wikidata.encode() if wikidata else b',"wikidata":null}',
+    )

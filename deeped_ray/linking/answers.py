@@ -15,7 +15,7 @@ made when they are asked for.
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -77,6 +77,8 @@ class Knowledge:
     unknown: str
     """Why a mention has no candidates."""
     has_coherence: bool
+    as_json: dict[int, tuple[bytes, bytes]] = field(default_factory=dict)
+    """What never changes of an entity, remembered by `answer_json`: how it begins and ends."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -114,7 +114,7 @@ def test_rows_are_chosen_by_what_is_known_now_not_by_earlier_scores() -> None:
     mention, entity, evidence = np.zeros(3, np.int64), np.array([7, 8, 9]), np.zeros((3, 2), np.float32)
     evidence[:, 1] = 3, 1, 2
     scores, weights, kept = np.array([0, 9, 0], np.float32), np.array([0, 2, 0], np.float32), np.empty(3, np.int64)
-    assert kernels.choose(mention, entity, evidence, scores, weights, 0, 2, kept) == 2
+    assert choice_kernels.choose(mention, entity, evidence, scores, weights, 0, 2, kept) == 2
     assert entity[kept[:2]].tolist() == [7, 9]
     assert scores.tolist() == [6, 2, 4]
 

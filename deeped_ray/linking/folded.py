@@ -54,7 +54,7 @@ class Folded:
             if slots.given + num_missing > slots.size:
                 slots, table = self._empty(max(self._num_slots, len(rows)))
                 found[:] = -1
-            new = rows[found < 0]
+            new = rows[found < 0]  # none, if another thread has added them meanwhile
             table[slots.given : slots.given + len(new)] = self._products(new)
             slots.add(new)
             self._page = slots, table
@@ -65,7 +65,7 @@ class Folded:
         padded = np.resize(rows, -(-len(rows) // 4) * 4)
         made = np.empty((len(padded), len(self._forms)), np.float32)
         kernels.dots(wide(self.vectors[padded]), self._forms, made)
-        return made[: len(rows)].reshape(len(rows), len(self._given), -1)
+        return made[: len(rows)].reshape(len(rows), len(self._given), self._forms.shape[1])
 
 
 class Folding(NamedTuple):

@@ -19,7 +19,9 @@ class Slots:
     def __init__(self, size: int) -> None:
         self.size, self.given = size, 0
         # at least half of the places stay open, so that a search is short
-        self._places, self._owners = np.zeros(2 ** (2 * size).bit_length(), np.int64), np.empty(size, np.int64)
+        self._places = np.zeros(2 ** (2 * size).bit_length(), np.int64)
+        # no number is -1: who sees a place before its owner finds nothing, and asks again with the lock
+        self._owners = np.full(size, -1)
 
     def find(self, numbers: Ints) -> tuple[Ints, int]:
         """The slot of every number, -1 for those that have none, and how many these are."""

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
 from deeped_ray.knowledge.layers import Layers
@@ -27,6 +29,20 @@ def test_rows_are_the_same_bytes_whether_they_were_kept_or_not() -> None:
         rows = RNG.permutation(50)[: RNG.integers(1, 50)]
         alone = b"".join(rows_of(fresh, rows[i : i + 1]).tobytes() for i in range(len(rows)))
         assert rows_of(small, rows).tobytes() == alone
+
+
+def test_rows_that_another_thread_has_added_meanwhile_are_found() -> None:
+    folded, rows = Folded(Layers(VECTORS), [A, B]), np.array([3, 49, 0])
+    before = rows_of(folded, rows).tobytes()
+    table, slots = folded._add(rows)  # as if it had found them missing just before
+    assert table[slots].tobytes() == before
+
+
+def test_threads_that_ask_at_once_get_the_same_bytes() -> None:
+    folded, rows = Folded(Layers(VECTORS), [A, B], slots=16), [RNG.permutation(50)[:12] for _ in range(200)]
+    expected = [rows_of(Folded(Layers(VECTORS), [A, B]), each).tobytes() for each in rows]
+    with ThreadPoolExecutor(4) as threads:
+        assert [found.tobytes() for found in threads.map(lambda each: rows_of(folded, each), rows)] == expected
 
 
 def test_other_vectors_are_multiplied_with_the_same_forms() -> None:

@@ -12,6 +12,7 @@ from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.name_index import EQUALS, KINDS, NameIndex
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.layers import Layers
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.types import DeepEdError
 
@@ -108,8 +109,8 @@ class Lookup:
         return NameIndex.open(self._kb)
 
     @functools.cached_property
-    def _vectors(self) -> npt.NDArray[np.float32]:
-        return np.asarray(self._kb.open("vectors").array("vectors"))
+    def _vectors(self) -> Layers:
+        return Layers(np.asarray(self._kb.open("vectors").array("vectors")))
 
     # imported when needed: a look-up of a name does without FAISS
 

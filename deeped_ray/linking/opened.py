@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from deeped_ray.knowledge import base
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, Span, open_detector
+from deeped_ray.linking.following import LiveLookup, changes_to
 from deeped_ray.linking.lookup import Lookup
+from deeped_ray.linking.own_names import NamesDetector
 from deeped_ray.storage.location import Address
 from deeped_ray.types import Document, LinkerKind, Mentions, Prediction
 
@@ -24,12 +26,16 @@ def open(root: Address, *, detection: DetectionConfig | None = None) -> "Knowled
     return KnowledgeBase(root, detection=detection)
 
 
-class KnowledgeBase(Lookup):
-    """Reads each part when it is first needed, and keeps it: open the knowledge base again after a rebuild."""
+class KnowledgeBase(LiveLookup):
+    """Reads each part when it is first needed, and keeps it: open the knowledge base again after a rebuild.
+
+    So it does with the changes to single entities.
+    """
 
     def __init__(self, root: Address, *, detection: DetectionConfig | None = None) -> None:
         """`detection` sets how mentions are found in raw text."""
-        super().__init__(base.KnowledgeBase(root))
+        lookup = Lookup(base.KnowledgeBase(root))
+        super().__init__(lookup, lambda: changes_to(lookup))
         self._detection = detection or DetectionConfig()
         self._linkers: dict[LinkerKind, Linker] = {}
 
@@ -76,13 +82,13 @@ class KnowledgeBase(Lookup):
         """The linker behind `link`: a trained model, or the prior alone; with the changes to entities so far."""
         if model not in self._linkers:
             from deeped_ray.linking.linker import Linker  # imports numba: half a second that look-ups do not need
-            from deeped_ray.linking.live import Live
+            from deeped_ray.linking.live import live_linker
 
-            live = Live(self._kb, Linker.open(self._kb, model, detection=self._detection), Lookup(self._kb))
-            live.poll()
-            self._linkers[model] = live.linker
+            linker = Linker.open(self._kb, model, detection=self._detection)
+            self._linkers[model] = live_linker(linker, self.additions) if self.additions else linker
         return self._linkers[model]
 
     @functools.cached_property
     def _detector(self) -> Detector | SpacyDetector:
-        return open_detector(self._kb, self._detection)
+        found = open_detector(self._kb, self._detection)
+        return NamesDetector(found, self.additions.names) if self.additions else found

@@ -20,11 +20,11 @@ from deeped_ray.linking.additions import Additions, LiveCatalogue, LiveMentions
 from deeped_ray.linking.encoding import Floats, Kept
 from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.linker import Linker
-from deeped_ray.linking.lookup import Lookup, NamedEntity, RelatedEntity
+from deeped_ray.linking.lookup import Lookup
 from deeped_ray.linking.own_names import NamesDetector
 from deeped_ray.linking.retrieval import Retriever
 from deeped_ray.text import normalize_title
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, NamedEntity, RelatedEntity
 
 MOST_MORE = 1000
 """Neighbours that are looked at beyond those asked for, in place of entities that were taken off."""

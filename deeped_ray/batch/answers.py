@@ -80,7 +80,8 @@ class Answered:
     outcome: Sequence[Prediction] | DocumentError
 
 
-def schema_of(*, top: int, explain: bool, metadata: Mapping[str, str]) -> pa.Schema:
+def mentions_type(*, top: int, explain: bool) -> pa.DataType:
+    """Of the column `mentions`."""
     mention = {"start": pa.int32(), "end": pa.int32(), "surface": pa.string(), **_ENTITY}
     mention |= {"reason": pa.string(), "none_probability": pa.float32()}
     if top:
@@ -88,11 +89,15 @@ def schema_of(*, top: int, explain: bool, metadata: Mapping[str, str]) -> pa.Sch
     if explain:
         mention["attended"] = pa.list_(pa.struct([("word", pa.string()), ("weight", pa.float32())]))
         mention["support"] = pa.list_(pa.struct([("mention", pa.int32()), ("weight", pa.float32())]))
+    return pa.list_(pa.struct(list(mention.items())))
+
+
+def schema_of(*, top: int, explain: bool, metadata: Mapping[str, str]) -> pa.Schema:
     columns = {
         "id": pa.string(),
         "source": pa.string(),
         "row": pa.int64(),
-        "mentions": pa.list_(pa.struct(list(mention.items()))),
+        "mentions": mentions_type(top=top, explain=explain),
         "error": pa.string(),
     }
     return pa.schema(list(columns.items()), {f"deeped_ray.{name}": value for name, value in metadata.items()})
@@ -109,17 +114,14 @@ class AnswerWriter:
     def add(self, document: Answered) -> None:
         outcome, counts = document.outcome, self.counts
         counts.documents += 1
-        error, mentions = None, []
         if isinstance(outcome, DocumentError):
-            error = str(outcome).encode(errors="backslashreplace").decode()
             counts.errors[outcome.kind] = counts.errors.get(outcome.kind, 0) + 1
         else:
-            mentions = [_mention(each, self._top) for each in outcome]
             counts.characters += document.num_characters
-            counts.mentions += len(mentions)
+            counts.mentions += len(outcome)
             counts.linked += sum(each.entity is not None for each in outcome)
-        row = {"id": document.name, "source": self._source, "row": document.row, "mentions": mentions, "error": error}
-        self._rows.append(row)
+        place = {"id": document.name, "source": self._source, "row": document.row}
+        self._rows.append(place | row_of(outcome, top=self._top))
         if len(self._rows) == _ROW_GROUP:
             self.flush()
 
@@ -151,6 +153,13 @@ def read_counts(file: Location, expected: Mapping[str, str]) -> Counts | None:
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None
     return None
+
+
+def row_of(outcome: Sequence[Prediction] | DocumentError, *, top: int) -> dict[str, Any]:
+    """The columns `mentions` and `error` of one document."""
+    if isinstance(outcome, DocumentError):
+        return {"mentions": [], "error": str(outcome).encode(errors="backslashreplace").decode()}
+    return {"mentions": [_mention(each, top) for each in outcome], "error": None}
 
 
 def _mention(answer: Prediction, top: int) -> dict[str, Any]:

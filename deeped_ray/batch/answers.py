@@ -71,13 +71,17 @@ class Answered:
     outcome: Sequence[Prediction] | DocumentError
 
 
+def mentions_type(*, top: int, explain: bool) -> pa.DataType:
+    """Of the column `mentions`."""
+    return pa.list_(pa.struct(mention_fields(with_candidates=bool(top), explain=explain)))
+
+
 def schema_of(*, top: int, explain: bool, metadata: Mapping[str, str]) -> pa.Schema:
-    mention = mention_fields(with_candidates=bool(top), explain=explain)
     columns = {
         "id": pa.string(),
         "source": pa.string(),
         "row": pa.int64(),
-        "mentions": pa.list_(pa.struct(mention)),
+        "mentions": mentions_type(top=top, explain=explain),
         "error": pa.string(),
     }
     return pa.schema(list(columns.items()), {f"deeped_ray.{name}": value for name, value in metadata.items()})
@@ -94,17 +98,14 @@ class AnswerWriter:
     def add(self, document: Answered) -> None:
         outcome, counts = document.outcome, self.counts
         counts.documents += 1
-        error, mentions = None, []
         if isinstance(outcome, DocumentError):
-            error = str(outcome).encode(errors="backslashreplace").decode()
             counts.errors[outcome.kind] = counts.errors.get(outcome.kind, 0) + 1
         else:
-            mentions = [mention_row(each, top=self._top) for each in outcome]
             counts.characters += document.num_characters
-            counts.mentions += len(mentions)
+            counts.mentions += len(outcome)
             counts.linked += sum(each.entity is not None for each in outcome)
-        row = {"id": document.name, "source": self._source, "row": document.row, "mentions": mentions, "error": error}
-        self._rows.append(row)
+        place = {"id": document.name, "source": self._source, "row": document.row}
+        self._rows.append(place | row_of(outcome, top=self._top))
         if len(self._rows) == _ROW_GROUP:
             self.flush()
 
@@ -136,3 +137,10 @@ def read_counts(file: Location, expected: Mapping[str, str]) -> Counts | None:
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None
     return None
+
+
+def row_of(outcome: Sequence[Prediction] | DocumentError, *, top: int) -> dict[str, Any]:
+    """The columns `mentions` and `error` of one document."""
+    if isinstance(outcome, DocumentError):
+        return {"mentions": [], "error": str(outcome).encode(errors="backslashreplace").decode()}
+    return {"mentions": [mention_row(each, top=top) for each in outcome], "error": None}

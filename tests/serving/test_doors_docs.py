@@ -33,7 +33,8 @@ def shown(code: str, names: dict[str, Any]) -> Any:
     """What a notebook shows of a cell: its last expression."""
     *first, last = ast.parse(code).body
     if not isinstance(last, ast.Expr):
-        return exec(code, names)
+        exec(code, names)
+        return None
     exec(compile(ast.Module(first, []), "cell", "exec"), names)
     return eval(compile(ast.Expression(last.value), "cell", "eval"), names)
 

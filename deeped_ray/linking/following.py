@@ -12,9 +12,9 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.changes import Change, ChangeLog, Changes, Recorded
 from deeped_ray.knowledge.layers import Layers
 from deeped_ray.linking.additions import Additions, Floats, LiveCatalogue, LiveMentions, longer
-from deeped_ray.linking.lookup import Lookup, NamedEntity, RelatedEntity
+from deeped_ray.linking.lookup import Lookup
 from deeped_ray.text import normalize_title
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, NamedEntity, RelatedEntity
 
 MOST_MORE = 1000
 """Neighbours that are looked at beyond those asked for, in place of entities that were taken off."""

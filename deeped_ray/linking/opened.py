@@ -14,8 +14,9 @@ from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetecto
 from deeped_ray.linking.following import LiveLookup, changes_to
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.linking.own_names import NamesDetector
+from deeped_ray.predictions import Predictions
 from deeped_ray.storage.location import Address
-from deeped_ray.types import Document, LinkerKind, Mentions, Prediction
+from deeped_ray.types import Document, LinkerKind, Mentions
 
 if TYPE_CHECKING:
     from deeped_ray.linking.linker import Linker
@@ -51,7 +52,7 @@ class KnowledgeBase(LiveLookup):
         explain: bool = True,
         model: LinkerKind = "global",
         mentions: Mentions | None = None,
-    ) -> list[Prediction]:
+    ) -> Predictions:
         """One prediction per span, in the given order. Without spans, one per mention that is found in the text.
 
         `mentions` is "names" or, as Wikipedia links, "all".
@@ -68,11 +69,12 @@ class KnowledgeBase(LiveLookup):
         explain: bool = True,
         model: LinkerKind = "global",
         mentions: Mentions | None = None,
-    ) -> list[list[Prediction]]:
+    ) -> list[Predictions]:
         """`link` for many texts at once, which is faster. A `Document` is linked at its own mentions."""
         linker = self.linker(model)
         documents = [text if isinstance(text, Document) else linker.document(text, mentions=mentions) for text in texts]
-        return [[*found.at_least(threshold)] for found in linker.link_batch(documents, explain=explain)]
+        linked = linker.link_batch(documents, explain=explain)
+        return [Predictions(found.at_least(threshold), found.document.text) for found in linked]
 
     def detect(self, text: str, *, mentions: Mentions | None = None) -> list[Span]:
         """Start and end of every mention in a text: of "names" or, as Wikipedia links, of "all"."""

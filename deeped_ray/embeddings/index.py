@@ -172,7 +172,7 @@ def _empty_as(learned: Part, dimension: int, choice: Choice) -> Any:
     summary = json.loads((learned.path / "summary.json").read_text())
     if choice.kind == "exact" or [summary[name] for name in ("kind", "lists")] != [choice.kind, choice.lists]:
         return None
-    index = faiss.read_index(str(learned.path / _FILE))
+    index: Any = faiss.read_index(str(learned.path / _FILE))
     index.reset()
     index.nprobe = choice.probes
     return index if index.d == dimension else None

@@ -23,6 +23,7 @@ from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup, NamedEntity, RelatedEntity
 from deeped_ray.linking.own_names import NamesDetector
 from deeped_ray.linking.retrieval import Retriever
+from deeped_ray.storage.location import Location
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError
 
@@ -50,6 +51,12 @@ class Live:
         """Read what others have changed; returns whether there was anything."""
         with self._lock:
             return self._apply(self._log.read_new())
+
+    @property
+    def home(self) -> Location:
+        """Where more can be written beside the parts. Raises an error if nothing can."""
+        self._kb.require_writable()
+        return self._kb.home
 
     def write(self, changes: Sequence[Change]) -> list[Recorded]:
         """Make changes: durable and applied here when this returns."""

@@ -77,6 +77,17 @@ class Sense(Entity):
 
 
 @dataclass(frozen=True, slots=True)
+class EntityName:
+    """A name that can mean an entity."""
+
+    name: str
+    prior: float
+    """p(e|m): how often the name means this entity."""
+    count: float
+    """How often it does, in links, titles and counts of further sources."""
+
+
+@dataclass(frozen=True, slots=True)
 class Name:
     mention: str
     """The name as the mention table has it; empty if the table does not know it."""
@@ -142,6 +153,14 @@ class Lookup:
         match = self._mentions.match(surface)
         senses = (Sense(*self._entity(each.entity_id), each.prior, each.support) for each in match.candidates)
         return Name(match.mention, match.rule, tuple(senses))
+
+    def names(self, title: str, *, count: int = 10) -> list[EntityName]:
+        """The names by which an entity is called, most frequent first."""
+        return [EntityName(*each) for each in self._mentions.names_of(self._require(title), count=count)]
+
+    def starting_with(self, prefix: str, *, count: int = 10) -> list[Entity]:
+        """Entities whose titles begin so, most linked first."""
+        return [Entity(*self._entity(each)) for each in self.catalogue.starting_with(prefix, count=count)]
 
     def resembling(self, name: str, *, count: int = 10) -> list[NamedEntity]:
         """Entities with a title, redirect or anchor that resembles a name; the most similar first, then the most linked."""

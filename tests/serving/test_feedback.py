@@ -1,5 +1,6 @@
 """Corrections: taken from those who may write, kept beside the parts, and learnt by the next training."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,12 @@ def test_corrections_become_documents_of_a_data_set(writer: httpx.Client, kb: Kn
     documents = {each.text: each.mentions for each in read_jsonl(file, with_unlinked=True)}
     assert [each.gold for each in documents["Boston won. Paris lost."]] == ["Montreal"]  # as its id was given
     assert [each.gold for each in documents["A Zorblatt!"]] == [None]
+
+
+def test_the_example_of_the_docs_is_taken(writer: httpx.Client) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "corrections.md").read_text()
+    (example,) = re.findall(r"^```json\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    assert writer.post("/feedback", content=example).json()["kept"] == 1
 
 
 def test_the_last_word_on_a_mention_holds(writer: httpx.Client, kb: KnowledgeBase) -> None:

@@ -3,6 +3,8 @@
 import ast
 import asyncio
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -24,7 +26,7 @@ from deeped_ray.serving.mcp import MAX_MESSAGE_BYTES
 from deeped_ray.serving.service import LinkingService
 from tests.serving.conftest import InProcess
 
-SERVING = Path(__file__).parent.parent.parent / "deeped_ray" / "serving"
+ROOT = Path(__file__).parent.parent.parent
 HOCKEY = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
 MEGABYTE = "Montreal met Toronto. " * 50_000
 HEADERS = {"Accept": "application/json, text/event-stream"}
@@ -151,6 +153,15 @@ def test_clients_of_the_first_protocol_are_served_too(served_url: str) -> None:
     assert not over_http(served_url, ask, mode="legacy").is_error
 
 
+def test_the_example_of_the_docs_works(served_url: str) -> None:
+    page = (ROOT / "docs" / "models.md").read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    ours = {**os.environ, "NO_PROXY": "127.0.0.1"}
+    run = [sys.executable, "-c", example.replace("http://127.0.0.1:8000", served_url)]
+    printed = subprocess.run(run, env=ours, capture_output=True, text=True, timeout=120, check=True).stdout
+    assert printed.startswith("Montreal Montreal")
+
+
 def test_standard_input_and_output_give_the_same_answers(mini_kb: KnowledgeBase, answers: dict[str, Any]) -> None:
     assert over_stdio(mini_kb, ask_all) == answers
 
@@ -196,6 +207,6 @@ def test_nothing_waits_for_news_on_a_connection(client: httpx.Client) -> None:
 
 
 def test_the_package_is_imported_with_the_first_message() -> None:
-    for path in SERVING.glob("*.py"):
+    for path in (ROOT / "deeped_ray" / "serving").glob("*.py"):
         at_once = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
         assert not [name for name in map(ast.unparse, at_once) if " mcp" in name.replace("deeped_ray.serving.mcp", "")]

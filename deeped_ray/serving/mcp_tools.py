@@ -8,11 +8,11 @@ import orjson
 from pydantic import BaseModel, Field, ValidationError
 
 from deeped_ray.corpus.wikidata_ids import number_of
-from deeped_ray.linking.lookup import Entity, Lookup
+from deeped_ray.linking.lookup import Lookup
 from deeped_ray.serving.batcher import OverloadedError
 from deeped_ray.serving.schemas import Closed, LinkRequest, Title
 from deeped_ray.serving.turns import DeadlineError
-from deeped_ray.types import Candidate, DeepEdError
+from deeped_ray.types import Candidate, DeepEdError, Entity
 
 if TYPE_CHECKING:
     from deeped_ray.serving.mcp import Knows

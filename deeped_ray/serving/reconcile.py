@@ -10,7 +10,6 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from deeped_ray import __version__
-from deeped_ray.linking.lookup import UnknownEntityError
 from deeped_ray.serving.link import mention_bytes
 from deeped_ray.serving.reconcile_rows import (
     ENTITY,
@@ -28,7 +27,7 @@ from deeped_ray.serving.reconcile_rows import (
 from deeped_ray.serving.schemas import Title, parse
 from deeped_ray.serving.turns import TooLargeError
 from deeped_ray.serving.work import Work
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, UnknownEntityError
 
 if TYPE_CHECKING:
     from deeped_ray.serving.service import LinkingService

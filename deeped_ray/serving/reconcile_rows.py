@@ -13,10 +13,10 @@ from pydantic import BaseModel, Field, RootModel
 
 from deeped_ray.corpus.wikidata_ids import number_of
 from deeped_ray.linking.detection import Span
-from deeped_ray.linking.lookup import Entity, EntityDetails, Lookup
+from deeped_ray.linking.lookup import Lookup
 from deeped_ray.serving.schemas import LinkRequest, Title
 from deeped_ray.serving.work import Predictions
-from deeped_ray.types import Candidate, DeepEdError, Prediction
+from deeped_ray.types import Candidate, DeepEdError, Entity, EntityDetails, Prediction
 
 MAX_IDS = 1000
 MOST = 100

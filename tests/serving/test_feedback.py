@@ -114,7 +114,9 @@ def test_corrections_are_kept_on_s3(s3: S3) -> None:
     assert gathered(home / "feedback")[0]["text"] == TEXT
 
 
-def test_the_next_linker_has_learnt_them(writer: httpx.Client, kb: KnowledgeBase, tmp_path: Path) -> None:
+def test_the_next_linker_has_learnt_them(
+    local_ray_session: None, writer: httpx.Client, kb: KnowledgeBase, tmp_path: Path
+) -> None:
     """Sentences in which the linker took the city are corrected to the team. Trained with them, it takes the team."""
     texts = [
         f"{each} Montreal opened the new bridge over the river for the harvest festival."

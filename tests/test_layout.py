@@ -36,6 +36,7 @@ RANKS = {
 }
 USES_RAY = {
     "running/cluster.py",
+    "running/reach.py",
     "running/tasks.py",
     "training/leftovers.py",
     "training/trainer.py",

@@ -121,6 +121,11 @@ class _KeptBySource(FunctionCache):
     _impl_class = _Impl
 
 
+def kernel_folder() -> Path:
+    """Where what linking compiles is kept."""
+    return _folder_of(Path(__file__).parent)
+
+
 # -- one process at a time
 
 _threads = threading.RLock()

@@ -31,6 +31,7 @@ from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.cooccurrence import GRAPH, WordCounts
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.link_vectors import write_link_vectors
+from deeped_ray.embeddings.mapped_lists import read_mapped
 from deeped_ray.embeddings.name_filing import write_name_index
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, Part
@@ -49,7 +50,7 @@ MIN_APPROXIMATE = 64
 _FILE = "entities.faiss"
 _BLOCK = 100_000
 _TRAINING_POINTS = 64  # per list: more does not raise recall, and k-means is most of the building time
-# inverted lists of bytes are mapped by the first flag, flat codes by the second; blocks of 4-bit codes by neither
+# FAISS maps flat codes by the first flag, lists of bytes by the second, and blocks of 4-bit codes by neither
 _MAPPED = {"exact": faiss.IO_FLAG_MMAP_IFC, "ivf-sq": faiss.IO_FLAG_MMAP, "ivf-pq": 0}
 _log = logging.getLogger(__name__)
 
@@ -60,8 +61,8 @@ class IndexConfig:
 
     index_kind: Annotated[
         Literal["auto", "exact", "ivf-sq", "ivf-pq"],
-        "exact compares every vector, ivf-sq and ivf-pq only those in near lists. ivf-sq stores a byte per number and is"
-        " memory-mapped; ivf-pq stores four bits per two numbers and is read into memory. auto: exact or ivf-pq, by size.",
+        "exact compares every vector, ivf-sq and ivf-pq only those in near lists. ivf-sq stores a byte per number, ivf-pq"
+        " four bits per two numbers. auto: exact or ivf-pq, by size.",
         JOB_FLAG,
     ] = "auto"
     exact_up_to: Annotated[int, "auto: up to this many vectors the index is exact"] = 100_000
@@ -207,8 +208,11 @@ class Neighbor(NamedTuple):
 
 
 @functools.lru_cache(maxsize=2)  # look-ups and linker of a server share it
-def _read(path: str, flags: int) -> Any:
-    return faiss.read_index(path, flags)
+def _read(path: str, kind: Kind, checksum: str | None) -> Any:
+    """An index without a checksum is in no part: it is read for itself."""
+    if kind == "ivf-pq" and checksum:
+        return read_mapped(Path(path), checksum)
+    return faiss.read_index(path, _MAPPED[kind])
 
 
 @contextlib.contextmanager
@@ -225,10 +229,11 @@ def _threads_for(num_queries: int) -> Iterator[None]:
 class EntityIndex:
     """Answers with entities and cosines, nearest first; never with an entity that has no evidence."""
 
-    def __init__(self, folder: Path, vectors: Float[np.ndarray, "E d"]) -> None:
+    def __init__(self, folder: Path, vectors: Float[np.ndarray, "E d"], *, checksum: str | None = None) -> None:
+        """With the checksum of its file, the processes of a node share its codes, whatever its kind."""
         summary = json.loads((folder / "summary.json").read_text())
         self.kind: Kind = summary["kind"]
-        self._index = _read(str(folder / _FILE), _MAPPED[self.kind])
+        self._index = _read(str(folder / _FILE), self.kind, checksum)
         self._rows: npt.NDArray[np.int32] = np.asarray(np.load(folder / "entities.rows.npy", mmap_mode="r"))
         self._vectors = vectors
         self._fewer: Any = None
@@ -239,7 +244,8 @@ class EntityIndex:
     def open(cls, kb: KnowledgeBase) -> "EntityIndex":
         part = kb.open("index")
         part.check(_FILE)  # faiss trusts what it reads
-        return cls(part.path, np.asarray(kb.open("vectors").array("vectors")))
+        vectors = np.asarray(kb.open("vectors").array("vectors"))
+        return cls(part.path, vectors, checksum=part.record["files"][_FILE]["sha256"])
 
     @property
     def num_entities(self) -> int:

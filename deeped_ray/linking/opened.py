@@ -64,8 +64,9 @@ class KnowledgeBase(Lookup):
         mentions: Mentions | None = None,
     ) -> list[list[Prediction]]:
         """`link` for many texts at once, which is faster. A `Document` is linked at its own mentions."""
-        linker = self.linker(model)
-        documents = [text if isinstance(text, Document) else linker.document(text, mentions=mentions) for text in texts]
+        linker, given = self.linker(model), [*texts]
+        found = iter(linker.documents([text for text in given if isinstance(text, str)], mentions=mentions))
+        documents = [text if isinstance(text, Document) else next(found) for text in given]
         return [[*found.at_least(threshold)] for found in linker.link_batch(documents, explain=explain)]
 
     def detect(self, text: str, *, mentions: Mentions | None = None) -> list[Span]:

@@ -68,7 +68,7 @@ def write_name_index(folder: Path, names: MentionTable, catalogue: Entities) -> 
             strings = [name[:LONGEST_NAME] for name in names.take(rows)]
             forms = [form_of(bare_title(name)) for name in strings]
             pairs = names.entities_of(rows, min_share=MIN_SHARE)
-            lists.add_by_key(_file_block(strings, forms, pairs.place, pairs.entity, pairs.prior))
+            lists.add_by_key(_file_block(strings, forms, pairs.place, pairs.entity, pairs.prior, catalogue.is_person))
             by_half.add_by_key(_file_halves(forms, rows))
             exchanges.update(_exchanges(forms, pairs.place, catalogue.titles(pairs.entity)))
         write_lists(folder, work, lists, catalogue.num_links)

@@ -39,7 +39,6 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder() / "kernels"))
 # every report of a fit waits for the next of these polls; the watcher is a process, for nodes that a cloud takes back
 os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.05", RAY_TRAIN_ENABLE_PREEMPTION_WATCHER="0")
 
-import pyarrow.parquet as pq
 import ray
 import ray.train
 from ray.cluster_utils import Cluster
@@ -327,9 +326,7 @@ def ingest_pages(folder: Path, pages: str, **settings: float) -> KnowledgeBase:
 
 def make_catalogue(folder: Path, pages: list[Page], *, min_links_without_page: int = 0) -> Catalogue:
     """A catalogue of a few pages, by the same steps as ingest."""
-    titles.reduce(titles.rows(pages), folder / "merged.parquet")
-    merged = pq.read_table(folder / "merged.parquet")
-    resolution = titles.resolve(merged, min_links_without_page=min_links_without_page)
+    resolution = titles.resolve(titles.reduce(titles.rows(pages)), min_links_without_page=min_links_without_page)
     titles.join(folder, resolution)
     zeros = np.zeros(resolution.num_entities, dtype=np.int64)
     is_person = resolution.column("is_person")

@@ -34,7 +34,7 @@ from deeped_ray.embeddings.link_vectors import write_link_vectors
 from deeped_ray.embeddings.mapped_lists import read_mapped
 from deeped_ray.embeddings.name_filing import write_name_index
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.knowledge.parts import ArtifactError
+from deeped_ray.knowledge.parts import ArtifactError, Part
 from deeped_ray.running.config import JOB_FLAG
 from deeped_ray.types import DeepEdError
 
@@ -112,15 +112,18 @@ def choose(num_vectors: int, config: IndexConfig) -> Choice:
 # -- making
 
 
-def build_index(kb: KnowledgeBase, config: IndexConfig) -> dict[str, Any]:
-    """Make the index part unless it is there already; returns what it is, and `build_seconds` if it was made now."""
+def build_index(kb: KnowledgeBase, config: IndexConfig, *, learned: Part | None = None) -> dict[str, Any]:
+    """Make the index part unless it is there already; returns what it is, and `build_seconds` if it was made now.
+
+    `learned` is an index of nearly the same vectors, whose lists and codes are kept.
+    """
     made: dict[str, Any] = {}
     parents = ["vectors", "corpus"]
     recorded = {**asdict(config), "format": FORMAT}
     if not (kb.is_current("index", config=recorded, parents=parents) and _is_sound(kb)):
         with kb.write("index", config=recorded, parents=parents) as folder:
             start = time.monotonic()
-            write_index(folder, np.asarray(kb.open("vectors").array("vectors")), config)
+            write_index(folder, np.asarray(kb.open("vectors").array("vectors")), config, learned=learned)
             made["build_seconds"] = round(time.monotonic() - start, 1)
             corpus = kb.open("corpus")
             made["names"] = write_name_index(folder, MentionTable(corpus), Catalogue(corpus))
@@ -137,13 +140,16 @@ def _is_sound(kb: KnowledgeBase) -> bool:
     return True
 
 
-def write_index(folder: Path, vectors: Float[np.ndarray, "E d"], config: IndexConfig) -> None:
+def write_index(
+    folder: Path, vectors: Float[np.ndarray, "E d"], config: IndexConfig, *, learned: Part | None = None
+) -> None:
     """Fill a folder with the index of some vectors, which may be memory-mapped: they are read block by block."""
     rows = _rows_with_evidence(vectors)
     choice = choose(len(rows), config)
     _log.info("index: %s, since %s", choice.kind, choice.reason)
-    index = _empty(vectors.shape[1], choice)
-    if choice.kind != "exact":
+    known = _empty_as(learned, vectors.shape[1], choice) if learned else None
+    index = known or _empty(vectors.shape[1], choice)
+    if choice.kind != "exact" and known is None:
         sample = np.random.default_rng(config.index_seed).permutation(rows)[: choice.lists * _TRAINING_POINTS]
         index.train(vectors[np.sort(sample)])
     for start in range(0, len(rows), _BLOCK):
@@ -155,10 +161,22 @@ def write_index(folder: Path, vectors: Float[np.ndarray, "E d"], config: IndexCo
         **choice._asdict(),
         "entities": len(rows),
         "without_evidence": len(vectors) - len(rows),
+        "learned_from": learned.id if learned and known else None,
         "bytes": size,
         "share_of_exact": round(size / max(1, len(rows) * vectors.shape[1] * 4), 4),
     }
     (folder / "summary.json").write_text(json.dumps(summary, indent=2))
+
+
+def _empty_as(learned: Part, dimension: int, choice: Choice) -> Any:
+    """An index without vectors whose lists and codes are learned already; None if it would have other ones."""
+    summary = json.loads((learned.path / "summary.json").read_text())
+    if choice.kind == "exact" or [summary[name] for name in ("kind", "lists")] != [choice.kind, choice.lists]:
+        return None
+    index: Any = faiss.read_index(str(learned.path / _FILE))
+    index.reset()
+    index.nprobe = choice.probes
+    return index if index.d == dimension else None
 
 
 def _rows_with_evidence(vectors: Float[np.ndarray, "E d"]) -> Int[np.ndarray, " rows"]:

@@ -178,9 +178,6 @@ def lose_raylet_of_a_container(_: Watched) -> tuple[float, float]:
 
 
 def process_of(head: LocalRay, name: str) -> int:
-    """Of a head that has started all it starts: its dashboard answers before."""
-    while "--block" not in head.log.read_text():
-        time.sleep(0.05)
     (found,) = (pid for pid in descendants(head.pid) if name_of(pid) == name)
     return found
 

@@ -31,21 +31,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deeped_ray.batch.documents import DocumentError
+from deeped_ray.predictions import mention_fields, mention_row
 from deeped_ray.storage.location import Location
 from deeped_ray.types import Prediction
 
 _COUNTS = b"deeped_ray.counts"
 _ROW_GROUP = 2048
-_ENTITY = {
-    "title": pa.string(),
-    "page_id": pa.int64(),
-    "url": pa.string(),
-    "wikidata": pa.string(),
-    "probability": pa.float32(),
-    "prior": pa.float32(),
-}
-_CANDIDATE = {**_ENTITY, "local": pa.float32(), "coherence": pa.float32(), "score": pa.float32(), "source": pa.string()}
-_NOTHING = dict.fromkeys(_ENTITY)
 
 
 @dataclass
@@ -82,14 +73,7 @@ class Answered:
 
 def mentions_type(*, top: int, explain: bool) -> pa.DataType:
     """Of the column `mentions`."""
-    mention = {"start": pa.int32(), "end": pa.int32(), "surface": pa.string(), **_ENTITY}
-    mention |= {"reason": pa.string(), "none_probability": pa.float32()}
-    if top:
-        mention["candidates"] = pa.list_(pa.struct(list(_CANDIDATE.items())))
-    if explain:
-        mention["attended"] = pa.list_(pa.struct([("word", pa.string()), ("weight", pa.float32())]))
-        mention["support"] = pa.list_(pa.struct([("mention", pa.int32()), ("weight", pa.float32())]))
-    return pa.list_(pa.struct(list(mention.items())))
+    return pa.list_(pa.struct(mention_fields(with_candidates=bool(top), explain=explain)))
 
 
 def schema_of(*, top: int, explain: bool, metadata: Mapping[str, str]) -> pa.Schema:
@@ -159,20 +143,4 @@ def row_of(outcome: Sequence[Prediction] | DocumentError, *, top: int) -> dict[s
     """The columns `mentions` and `error` of one document."""
     if isinstance(outcome, DocumentError):
         return {"mentions": [], "error": str(outcome).encode(errors="backslashreplace").decode()}
-    return {"mentions": [_mention(each, top) for each in outcome], "error": None}
-
-
-def _mention(answer: Prediction, top: int) -> dict[str, Any]:
-    found = answer.entity
-    entity = {name: getattr(found, name) for name in _ENTITY} if found else _NOTHING
-    return {
-        "start": answer.start,
-        "end": answer.end,
-        "surface": answer.surface,
-        **entity,
-        "reason": answer.reason,
-        "none_probability": answer.none_probability,
-        "candidates": [{name: getattr(each, name) for name in _CANDIDATE} for each in answer.candidates[:top]],
-        "attended": [{"word": word, "weight": weight} for word, weight in answer.attended],
-        "support": [{"mention": place, "weight": weight} for place, weight in answer.support],
-    }
+    return {"mentions": [mention_row(each, top=top) for each in outcome], "error": None}

@@ -24,11 +24,10 @@ import numpy as np
 import pyarrow as pa
 
 from deeped_ray.linking.detection import Span
-from deeped_ray.linking.linker import check_spans
 from deeped_ray.storage.arrow import open_parquet
 from deeped_ray.storage.compressed import READ_ERRORS, compression, first_bytes, first_content
 from deeped_ray.storage.location import Location, StorageError
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, check_spans
 
 LINE_BLOCK_BYTES = 32 * 2**20
 READ_BYTES = 2**22

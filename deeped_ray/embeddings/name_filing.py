@@ -24,6 +24,7 @@ from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.name_forms import (
     ACRONYM_LENGTHS,
     LONGEST_NAME,
+    LOWER_LENGTHS,
     MIN_TYPO_LENGTH,
     Form,
     endings_of,
@@ -31,6 +32,7 @@ from deeped_ray.embeddings.name_forms import (
     form_of,
     halves,
     initials_of,
+    lower_initials_of,
     squeeze,
 )
 from deeped_ray.embeddings.name_lists import Buckets, Filed, Ints, num_buckets, write_halves, write_lists
@@ -50,6 +52,7 @@ class Entities(Protocol):
     """What filing asks of a catalogue."""
 
     num_links: npt.NDArray[np.int64]
+    is_person: npt.NDArray[np.bool_]
 
     def titles(self, entity_ids: Ints) -> list[str]: ...
 
@@ -65,7 +68,7 @@ def write_name_index(folder: Path, names: MentionTable, catalogue: Entities) -> 
             strings = [name[:LONGEST_NAME] for name in names.take(rows)]
             forms = [form_of(bare_title(name)) for name in strings]
             pairs = names.entities_of(rows, min_share=MIN_SHARE)
-            lists.add_by_key(_file_block(strings, forms, pairs.place, pairs.entity, pairs.prior))
+            lists.add_by_key(_file_block(strings, forms, pairs.place, pairs.entity, pairs.prior, catalogue.is_person))
             by_half.add_by_key(_file_halves(forms, rows))
             exchanges.update(_exchanges(forms, pairs.place, catalogue.titles(pairs.entity)))
         write_lists(folder, work, lists, catalogue.num_links)
@@ -76,9 +79,17 @@ def write_name_index(folder: Path, names: MentionTable, catalogue: Entities) -> 
 
 
 def _file_block(
-    strings: Sequence[str], forms: Sequence[Form], place: Ints, entity: Ints, prior: npt.NDArray[np.float32]
+    strings: Sequence[str],
+    forms: Sequence[Form],
+    place: Ints,
+    entity: Ints,
+    prior: npt.NDArray[np.float32],
+    is_person: npt.NDArray[np.bool_],
 ) -> Filed:
-    """Entities under the keys of their names. `place` says which name of the block an entity has."""
+    """Entities under the keys of their names. `place` says which name of the block an entity has.
+
+    Persons are not filed under initials: few are called by them, and those by links.
+    """
     keys, owners, letters = [], [], []
     for number, (string, form) in enumerate(zip(strings, forms, strict=True)):
         own = [f"={form.squeezed}"] if form.squeezed else []
@@ -86,6 +97,8 @@ def _file_block(
             own.append(f"={squeeze(fold(string))}")
         if len(initials := initials_of(bare_title(string))) in ACRONYM_LENGTHS:
             own.append(f"i{initials}")
+        if len(initials := lower_initials_of(bare_title(string))) in LOWER_LENGTHS:
+            own.append(f"l{initials}")
         keys += own
         keys += [f"w{word}" for word in form.words]
         letters += [0] * len(own) + [form.num_letters] * len(form.words)
@@ -98,6 +111,9 @@ def _file_block(
     which = np.repeat(np.arange(len(owner)), times)
     within = np.arange(len(which)) - np.repeat(np.append(0, np.cumsum(times))[:-1], times)
     chosen = starts[owner[which]] + within
+    is_initials = np.array([key[0] in "il" for key in keys], bool)
+    kept = ~(is_initials[which] & is_person[entity[chosen]])
+    which, chosen = which[kept], chosen[kept]
     is_word = num_letters[which] > 0
     by_share = np.clip(np.round(prior[chosen] * MOST), 1, MOST)
     by_length = np.clip(MOST + 1 - num_letters[which], 1, MOST)

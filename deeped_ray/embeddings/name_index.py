@@ -4,7 +4,7 @@ Case, diacritics and punctuation aside (`fold`), a name of the corpus is found i
 
     equals      has the same letters in the same order: `JK Rowling`, `J. K. Rowling`
     words       has all words of the mention, in any order: `Lebed`, `Alexander Lebed`
-    initials    spells the mention with its initials: `AFP`, `Agence France-Presse`
+    initials    spells the mention with its initials: `AFP`, `Agence France-Presse`; less so `ATC`, `Air traffic control`
     inflection  differs in an ending, as the dump's own links do: `Kurdish`, `Kurds`
     typo        differs in one letter, or two neighbours are swapped: `Barrack Obama`
     part        is a part of the mention: `NPR news`, `NPR`
@@ -48,6 +48,8 @@ KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
 EQUALS, WORDS, INITIALS, INFLECTION, TYPO, PART = range(len(KINDS))
 MAX_COMPARED = 100
 """Names that share half of their letters with more others than this are not compared with them."""
+LOWER_SHARE = np.float32(0.25)
+"""What initials of words in lower case count: fewer of them are ever used as a name."""
 REMEMBERED = 8192
 """Look-ups whose answers are kept."""
 _Ints = npt.NDArray[np.int64]
@@ -106,6 +108,8 @@ class NameIndex:
             found.append(self._with_words(form, self._names.candidates(surface).entity))
         if acronym := acronym_of(surface):
             found.append(self._listed(f"i{acronym}", INITIALS))
+            lower = self._listed(f"l{acronym}", INITIALS)
+            found.append(lower._replace(strengths=lower.strengths * LOWER_SHARE))
         if len(form.words) == 1:
             inflected = [f"={other}" for other in self._inflected(form.squeezed)]
             found += [matches for _, matches in self._listed_all(inflected, INFLECTION)]

@@ -105,8 +105,9 @@ def embed_entities(
     subset: SubsetConfig = SubsetConfig(),  # noqa: B008
     resume: ResumeConfig = NEW_RUN,
     validation: Validation | None = None,
+    is_measured: bool = True,
 ) -> dict[str, Any]:
-    """Make the vectors part unless it is there already; returns counts, losses and times."""
+    """Make the vectors part unless it is there already; returns counts, times and, if measured, losses and a score."""
     parents = ["corpus", "words"]
     corpus, words = kb.open("corpus"), kb.open("words")
     titles = _read_titles(subset.entities, Catalogue(corpus)) if subset.entities else None
@@ -138,18 +139,11 @@ def embed_entities(
     times.append(time.monotonic())
     run.remove()
     part = kb.open("vectors")
-    vectors, kinds = part.array("vectors"), part.array("evidence")
-    score = (
-        {"validation": validation.name, "validation_score": round(validation.score(vectors[validation.entities]), 4)}
-        if validation
-        else {}
-    )
     return {
         **_counts(part),
         "trained": num_trained,
         "peak_worker_gib": round(peak, 2),
-        **_losses(kb, vectors, kinds, alpha=methods.embedding.alpha, gamma=methods.reference.gamma),
-        **score,
+        **(_measures(kb, part, methods, validation) if is_measured else {}),
         "seconds_by_step": dict(zip(("prepare", "embed", "join"), np.diff(times).round(1).tolist(), strict=True)),
     }
 
@@ -378,6 +372,16 @@ def _join(files: Sequence[Location], num_entities: int, dimension: int, folder: 
 
 
 # -- summary
+
+
+def _measures(kb: KnowledgeBase, part: Part, methods: Methods, validation: Validation | None) -> dict[str, Any]:
+    """They take some seconds."""
+    vectors, kinds = part.array("vectors"), part.array("evidence")
+    found = _losses(kb, vectors, kinds, alpha=methods.embedding.alpha, gamma=methods.reference.gamma)
+    if validation:
+        score = round(validation.score(vectors[validation.entities]), 4)
+        found |= {"validation": validation.name, "validation_score": score}
+    return found
 
 
 def _losses(

@@ -92,6 +92,9 @@ class _State:
     fleet: Fleet
     cores_per_node: int
     draw: random.Random
+    """Of nodes and tasks."""
+    losses: random.Random
+    """Apart from the other, so that runs with losses and without differ in nothing else."""
     now: float = 0.0
     driver_free: float = 0.0
     storage_free: float = 0.0
@@ -111,7 +114,7 @@ class _State:
 
 def simulate(passes: Sequence[Pass], *, nodes: int, cores_per_node: int, fleet: Fleet) -> Run:
     """The passes on a cluster of fresh nodes."""
-    state = _State(nodes, fleet, cores_per_node, random.Random(fleet.seed))
+    state = _State(nodes, fleet, cores_per_node, random.Random(fleet.seed), random.Random(f"{fleet.seed} losses"))
     slowness = [1.5 if state.draw.random() < fleet.slow_share else 1.0 for _ in range(nodes)]
     free = [cores_per_node] * nodes
     for node in range(nodes):
@@ -130,7 +133,7 @@ def simulate(passes: Sequence[Pass], *, nodes: int, cores_per_node: int, fleet: 
 
 def _plan_loss(state: _State, node: int) -> None:
     if state.fleet.losses_per_node_hour:
-        state.at(state.now + state.draw.expovariate(state.fleet.losses_per_node_hour / 3600), "lost", node)
+        state.at(state.now + state.losses.expovariate(state.fleet.losses_per_node_hour / 3600), "lost", node)
 
 
 def _simulate_pass(state: _State, work: Pass, free: list[int], slowness: Sequence[float]) -> None:
@@ -143,6 +146,8 @@ def _simulate_pass(state: _State, work: Pass, free: list[int], slowness: Sequenc
     ended: dict[int, float] = {}  # task -> end of its last attempt, to tell events of lost attempts
     usable = [node for node in range(state.nodes) for _ in range(free[node])]
     draw.shuffle(usable)
+    # a mean of 1, whatever the spread
+    task_s = [each * math.exp(draw.gauss(-(fleet.straggling**2) / 2, fleet.straggling)) for each in work.task_s]
     storage_each_s = work.task_bytes / (fleet.storage_gb_per_s * GB) + work.task_requests / fleet.requests_per_s
 
     def start() -> None:
@@ -156,9 +161,7 @@ def _simulate_pass(state: _State, work: Pass, free: list[int], slowness: Sequenc
             state.driver_s += fleet.dispatch_s
             state.storage_free = max(state.storage_free, state.driver_free) + storage_each_s
             state.storage_s += storage_each_s
-            # a mean of 1, whatever the spread
-            spread = math.exp(draw.gauss(-(fleet.straggling**2) / 2, fleet.straggling))
-            seconds = work.task_s[task] * spread * slowness[node]
+            seconds = task_s[task] * slowness[node]
             running[task] = (node, state.storage_free, seconds)
             ended[task] = state.storage_free + seconds
             state.at(ended[task], "done", node, task)

@@ -15,6 +15,7 @@ from dataclasses import asdict
 from typing import NamedTuple
 
 from deeped_ray import __version__
+from deeped_ray.extras import named
 from deeped_ray.running.job import USER_ERROR, OneLineParser
 from deeped_ray.types import DeepEdError
 
@@ -74,10 +75,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # show bytes that are no text, do not fail at them
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if given and given[0] in ("build", "job"):
-            return _run_job(given)
-        args = _parser(given).parse_args(given)
-        data, text = args.run(args)
+        with named(ray="serve" if given[:1] in (["demo"], ["serve"], ["deploy"]) else "train"):
+            if given and given[0] in ("build", "job"):
+                return _run_job(given)
+            args = _parser(given).parse_args(given)
+            data, text = args.run(args)
     except DeepEdError as error:
         print(f"error: {error}", file=sys.stderr)
         return USER_ERROR

@@ -22,7 +22,7 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.changes import ChangeLog, Changes
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import StringIndex
-from deeped_ray.linking.live import in_order
+from deeped_ray.linking.following import in_order
 from deeped_ray.running.config import plain, read_config
 from deeped_ray.running.resume import NEW_RUN
 from deeped_ray.stages import STAGES, Stage, resolve

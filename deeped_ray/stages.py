@@ -28,6 +28,7 @@ from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.evaluation.relatedness import ValidationConfig, validation_of
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate
 from deeped_ray.evaluation.tables import report_table
+from deeped_ray.extras import named
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.config import ModelConfig
@@ -255,7 +256,8 @@ def build(
     given = config if isinstance(config, Mapping) else read_config(config) if config else {}
     values = with_suitable_settings({**merge(given, sections), "kb": str(kb)})
     run, configs = resolve(values)
-    run_stages(KnowledgeBase(kb, create=True), chosen(configs, until=until), configs, run.resume)
+    with named():
+        run_stages(KnowledgeBase(kb, create=True), chosen(configs, until=until), configs, run.resume)
     return open_kb(kb)
 
 

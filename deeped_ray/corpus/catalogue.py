@@ -13,7 +13,7 @@ import pyarrow as pa
 from deeped_ray.corpus.own_entities import Urls
 from deeped_ray.corpus.resolving import Entities
 from deeped_ray.corpus.titles import Names, entity_of_page
-from deeped_ray.corpus.wikidata_ids import WikidataIds, ids_part
+from deeped_ray.corpus.wikidata_ids import WikidataIds, ids_part, persons_of
 from deeped_ray.corpus.wikidump import ARTICLES
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
@@ -57,6 +57,10 @@ class Catalogue:
         self.page_ids, self.num_links, self.num_words, self.is_person, has_page = (
             numbers_of(columns[name]) for name in ("page_id", "num_links", "num_words", "is_person", "has_page")
         )
+        persons = persons_of(ids)
+        if len(persons):
+            self.is_person = self.is_person.copy()
+            self.is_person[persons] = True
         self._article_ids = self.page_ids[: np.count_nonzero(has_page)]  # those with a page come first
         self._names, self._urls = Names(part), Urls(part)
         self.wikidata = WikidataIds(ids, len(self._titles))

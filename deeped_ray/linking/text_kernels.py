@@ -33,7 +33,7 @@ _SPACE, _FIRST_SPACE, _LAST_SPACE, _FIRST_SEPARATOR = 32, 9, 13, 28
 
 
 @compiled
-def _mix(value):  # type: ignore[no-untyped-def]
+def mix(value):  # type: ignore[no-untyped-def]
     """`text.mix64`."""
     value = (value ^ (value >> _30)) * _FIRST
     value = (value ^ (value >> _27)) * _SECOND
@@ -56,10 +56,10 @@ def find_words(codes, kinds, table, starts, ends, hashes, rows):  # type: ignore
             own = kinds[codes[at]]
             if own != kind and (own != MARK_KIND or kind != WORD_KIND):
                 break
-            total += _mix(np.uint64(codes[at]) + HASH_OFFSET) * power
+            total += mix(np.uint64(codes[at]) + HASH_OFFSET) * power
             power *= HASH_BASE
             at += 1
-        found = _mix(total)
+        found = mix(total)
         entry = table[found & places]
         is_remembered = entry != _ZERO and (entry | _ROW_BITS) == (found | _ROW_BITS)
         rows[number] = np.int64(entry & _ROW_BITS) - 2 if is_remembered else UNKNOWN
@@ -94,18 +94,18 @@ def fold_words(codes, longest, hashes, odd):  # type: ignore[no-untyped-def]
             if _CAPITALS[0] <= code <= _CAPITALS[1]:
                 code += np.uint32(32)
             if 97 <= code <= 122 or 48 <= code <= 57:
-                total += _mix(np.uint64(code) + HASH_OFFSET) * power
+                total += mix(np.uint64(code) + HASH_OFFSET) * power
                 power *= HASH_BASE
             elif _is_left_out(code):
                 continue
             elif code >= _ASCII:
                 is_odd = True
             elif power != _ONE:
-                hashes[number] = _mix(total)
+                hashes[number] = mix(total)
                 number += 1
                 total, power = _ZERO, _ONE
         if power != _ONE:
-            hashes[number] = _mix(total)
+            hashes[number] = mix(total)
             number += 1
         if is_odd or at - start > longest:
             number = before
@@ -128,14 +128,14 @@ def name_words(codes, ends, bare_ends, stop_words, rows, row_ends) -> None:  # t
                 if _CAPITALS[0] <= code <= _CAPITALS[1]:
                     code += np.uint32(32)
                 if 97 <= code <= 122 or 48 <= code <= 57:
-                    total += _mix(np.uint64(code) + HASH_OFFSET) * power
+                    total += mix(np.uint64(code) + HASH_OFFSET) * power
                     power *= HASH_BASE
                     letters += 1
                 elif not _is_left_out(code):
                     break
             if letters == 0:
                 continue
-            word, is_first = np.int64(_mix(total)), start < bare_end
+            word, is_first = np.int64(mix(total)), start < bare_end
             for before in range(first, number):
                 is_first = is_first and rows[before, 0] != word
             rows[number, 0], rows[number, 1], rows[number, 2] = word, letters, letters if is_first else 0

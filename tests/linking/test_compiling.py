@@ -1,4 +1,4 @@
-"""Of several processes that start at once, one compiles a function, and the others read what it has kept."""
+"""Of several processes one compiles a function, and the others read what it has kept, wherever the same source lies."""
 
 import os
 import subprocess
@@ -22,12 +22,24 @@ if __name__ == "__main__":
 """
 
 
-def test_processes_that_start_at_once_compile_once(tmp_path: Path) -> None:
-    (tmp_path / "module.py").write_text(MODULE)
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+def start(folder: Path, cache: Path, module: str = MODULE) -> "subprocess.Popen[str]":
+    """Prints how many functions it had to compile."""
+    folder.mkdir(exist_ok=True)
+    (folder / "module.py").write_text(module)
     command = [sys.executable, "-c", "import runpy; runpy.run_path('module.py', run_name='__main__')"]
-    processes = [
-        subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)
-    ]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_processes_that_start_at_once_compile_once_wherever_their_copy_lies(tmp_path: Path) -> None:
+    processes = [start(tmp_path / name, tmp_path / "cache") for name in ("checkout", "copy")]
     compiled = [int(process.communicate()[0]) for process in processes]
     assert sorted(compiled) in ([0, 2], [1, 1])
+
+
+def test_a_changed_function_is_compiled_again_with_those_that_call_it(tmp_path: Path) -> None:
+    changed = MODULE.replace("2 * x", "x + x + 0.0 * x")
+    compiled = [
+        int(start(tmp_path / "copy", tmp_path / "cache", module).communicate()[0]) for module in (MODULE, changed)
+    ]
+    assert compiled == [2, 2]

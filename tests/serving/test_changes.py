@@ -105,6 +105,22 @@ def test_an_entity_of_the_parts_can_be_taken_off_and_put_back(client: httpx.Clie
     assert mentions_of(client, REPORT) == before
 
 
+def neighbors_of(client: httpx.Client, name: str) -> list[str]:
+    return [each["title"] for each in client.get(f"/entities/{name}/neighbors").json()["neighbors"]]
+
+
+def test_a_new_description_of_an_entity_of_the_parts_counts_at_once(client: httpx.Client) -> None:
+    before, answers = neighbors_of(client, "Montreal Canadiens"), mentions_of(client, REPORT)
+    description = "Apple, pear and plum grow in the orchard; the fruit is picked from the tree. " * 400
+    client.put("/entities/Montreal Canadiens", json={"description": description, "wikidata": "Q90000001"})
+    after = neighbors_of(client, "Montreal Canadiens")
+    assert ("Apple" in after[:3], "Apple" in before) == (True, False)
+    assert linked(client, REPORT)["Montreal"] != "Montreal Canadiens"
+    client.put("/entities/Montreal Canadiens", json={})
+    assert neighbors_of(client, "Montreal Canadiens") == before
+    assert mentions_of(client, REPORT) == answers
+
+
 def test_an_alias_competes_with_a_frequent_name_by_its_count(client: httpx.Client) -> None:
     before = priors_of(client, "Montreal")
     count = sum(each["count"] for each in client.get("/mentions/Montreal").json()["candidates"])

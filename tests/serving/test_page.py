@@ -171,6 +171,13 @@ def test_a_mention_shows_its_candidates_and_the_words_that_were_looked_at(exampl
     assert in_text == in_panel & set(TEXT.lower().replace(";", "").replace(".", "").split())
 
 
+def test_a_candidate_that_the_prior_does_not_know_says_where_it_came_from(example: Page) -> None:
+    example.select("Stanley Cup")
+    best, *others = example.all("#panel .candidate")
+    assert not best.find_elements(By.CSS_SELECTOR, ".source")
+    assert {other.find_element(By.CSS_SELECTOR, ".source").text for other in others} == {"document", "context"}
+
+
 def test_entities_with_a_wikidata_id_lead_there(example: Page) -> None:
     example.select("Montreal")
     linked = {link.text: link.get_attribute("href") for link in example.all("#panel .wikidata")}

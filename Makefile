@@ -8,7 +8,7 @@ AUDIT := $(VENV)/audit
 LOCKS := requirements.lock requirements-dev.lock
 BENCHMARKS := start serve_start corpus mentions embed_entities embed_scale train_linker link link_corpus serve
 
-.PHONY: help demo test setup check audit lock format config bench bench-scale serve clean
+.PHONY: help demo test setup check docs audit lock format config bench bench-scale serve clean
 
 help: ## show these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 24
@@ -26,6 +26,9 @@ check: $(READY) ## linter, formatter, types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks/serve.py
+
+docs: $(READY) ## the documentation as a site, in build/site; fails if a link leads nowhere
+	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 audit: $(AUDIT) ## ask for known vulnerabilities of every pinned version; needs the network
 	$(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(patsubst %,-r %,$(LOCKS)) -r requirements-torch.lock

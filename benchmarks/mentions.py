@@ -21,7 +21,7 @@ import pyarrow as pa
 from _harness import alternate, finish, parser_of, speeds
 
 from deeped_ray.corpus.priors import MentionTable, join, reduce
-from deeped_ray.corpus.shuffle import Shuffle
+from deeped_ray.corpus.shuffle import Shuffle, Spilled
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hashes_of
 from deeped_ray.running.progress import Progress
@@ -64,8 +64,7 @@ def name_of(number: int) -> str:
 def write_table(folder: Path, num_mentions: int) -> None:
     """The mention table of ingest, by its own reducers, with three candidates a mention."""
     progress = Progress("write", "mentions", num_mentions)
-    shuffle = Shuffle(Location(folder), max(1, num_mentions // LOT))
-    lots = []
+    shuffle, spilled = Shuffle(Location(folder), 2**27), Spilled()
     for start in range(0, num_mentions, LOT):
         numbers = np.arange(start, min(start + LOT, num_mentions))
         names = [name_of(int(number)) for number in numbers]
@@ -79,13 +78,16 @@ def write_table(folder: Path, num_mentions: int) -> None:
                 "count": np.tile([5.0, 3.0, 1.0], len(names)),
             }
         )
-        lots.append(f"{start:010d}")
-        shuffle.spill(lots[-1], table)
+        spilled |= shuffle.spill(f"{start:010d}", table)
         progress.advance(len(names))
-    pieces = [folder / f"piece-{partition:04d}" for partition in range(shuffle.num_partitions)]
+    plan = shuffle.plan("piece", spilled)
+    for combining in plan.combinings:
+        shuffle.combine(combining)
+    pieces = [folder / partition.name for partition in plan.partitions]
     progress = Progress("reduce", "partitions", len(pieces))
-    for partition, piece in enumerate(pieces):
-        reduce(shuffle.gather(lots, partition), piece)
+    for partition, piece in zip(plan.partitions, pieces, strict=True):
+        (part,) = shuffle.slices(partition)
+        reduce(part.rows, piece)
         progress.advance()
     join(pieces, folder)
 

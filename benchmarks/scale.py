@@ -35,8 +35,7 @@ from link import MENTIONS, of_equal_size
 
 from deeped_ray.corpus.config import LOT, CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
-from deeped_ray.corpus.inputs import Inputs
-from deeped_ray.corpus.shuffle import Shuffle
+from deeped_ray.corpus.shuffle import MAX_RANGES, Shuffle, Spilled
 from deeped_ray.corpus.wikidump import DumpStats, cut_dump, read_dump, read_siteinfo
 from deeped_ray.corpus.wikitext import parse_page
 from deeped_ray.embeddings.config import ShardConfig
@@ -162,7 +161,7 @@ def measure_build(dump: Path, folder: Path, words: WordVectorConfig, num_workers
     sizes = {
         "mixed": dump.name == MIXED,
         "dump_mb": dump.stat().st_size / 1e6,
-        "partition_bytes": dump.stat().st_size / Inputs.find(config).num_partitions,
+        "partition_bytes": dump.stat().st_size / MAX_RANGES,
         "words": summary["tokens"],
         "titles": summary["pages"],
         "targets": sum(pq.read_metadata(str(file)).num_rows for file in kb.open("pages").files("titles-*.parquet")),
@@ -243,15 +242,16 @@ def measure_training(args: argparse.Namespace, folder: Path) -> Iterator[Row]:
             }
 
 
-def measure_reads(folder: Path, *, num_files: int = 100, num_partitions: int = 400) -> Row:
+def measure_reads(folder: Path, *, num_files: int = 100) -> Row:
     """What a reducer pays for each file that it takes its few rows from: as many as shards of the dump."""
-    rows = 10 * num_partitions
-    spilled = pa.table({"id": np.arange(rows), "count": np.ones(rows)})
-    shuffle, names = Shuffle(Location(folder), num_partitions), [f"{number}" for number in range(num_files)]
-    for name in names:
-        shuffle.spill_by_id(name, spilled, num_ids=rows)
-    reads = 10 * num_files
-    _, cost = measured(lambda: [shuffle.gather(names, partition) for partition in range(10)], 0)
+    rows = 4000
+    table = pa.table({"id": np.arange(rows), "count": np.ones(rows)})
+    shuffle, spilled = Shuffle(Location(folder), 2**40), Spilled()
+    for number in range(num_files):
+        spilled |= shuffle.spill(f"{number}", table, num_keys=rows)
+    partitions = shuffle.plan("reads", spilled, num_keys=rows).partitions
+    reads = len(partitions) * num_files
+    _, cost = measured(lambda: [list(shuffle.slices(partition)) for partition in partitions], 0)
     return {"stage": "reads", "size": reads, "reads": reads, **cost}
 
 

@@ -28,11 +28,13 @@ from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.evaluation.relatedness import ValidationConfig, validation_of
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate
 from deeped_ray.evaluation.tables import report_table
+from deeped_ray.extras import named
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.mini import MINI_CONFIG, OWN_CONFIG
+from deeped_ray.planning.room import require_room
 from deeped_ray.refresh import RefreshConfig, refresh
 from deeped_ray.running import logs
 from deeped_ray.running.config import (
@@ -127,6 +129,8 @@ class AnswersSection:
 
 
 def _corpus(kb: KnowledgeBase, config: CorpusSection, resume: ResumeConfig) -> Summary:
+    if kb.last("corpus") is None:
+        require_room(kb.location, config.corpus.dump)
     corpus, words = build_corpus(kb, config.corpus, resume), build_words(kb, config.words)
     return {**corpus, **words, **add_wikidata(kb, config.ids)}
 
@@ -255,7 +259,8 @@ def build(
     given = config if isinstance(config, Mapping) else read_config(config) if config else {}
     values = with_suitable_settings({**merge(given, sections), "kb": str(kb)})
     run, configs = resolve(values)
-    run_stages(KnowledgeBase(kb, create=True), chosen(configs, until=until), configs, run.resume)
+    with named():
+        run_stages(KnowledgeBase(kb, create=True), chosen(configs, until=until), configs, run.resume)
     return open_kb(kb)
 
 

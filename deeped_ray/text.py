@@ -52,14 +52,14 @@ _ASSIGNED = 0x40000
 """From here on there are no letters: nothing is assigned but tags and private use."""
 _CASED = 0x1F000
 """No code point from here on has case."""
-_GAP_KIND, WORD_KIND, _SINGLE_KIND, MARK_KIND, FIRST_UNSPACED_KIND, KATAKANA_KIND, HAN_KIND, SOUTH_EAST_KIND = range(8)
+GAP_KIND, WORD_KIND, _SINGLE_KIND, MARK_KIND, FIRST_UNSPACED_KIND, KATAKANA_KIND, HAN_KIND, SOUTH_EAST_KIND = range(8)
 _KINDS = {
     WORD_KIND: r"\w+",
     FIRST_UNSPACED_KIND: rf"(?:(?=\w)[{_HIRAGANA}])+",
     KATAKANA_KIND: rf"(?:(?=\w)[{_KATAKANA}])+",
     HAN_KIND: rf"(?:(?=\w)[{_HAN}])+",
     SOUTH_EAST_KIND: rf"(?:(?=\w)[{_SOUTH_EAST}])+",
-    _GAP_KIND: r"\s+",
+    GAP_KIND: r"\s+",
     _SINGLE_KIND: r"[\n\r\v\f\x85\u2028\u2029]+",
     MARK_KIND: f"[{_MARKS}]+",
 }
@@ -224,12 +224,6 @@ class Letters(NamedTuple):
     is_lower: Bools
     is_digit: Bools
 
-    def rows(self, codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-        return np.minimum(codes, np.uint32(len(self.lower) - 1))
-
-    def lowered(self, codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-        return np.where(codes < len(self.lower), self.lower[self.rows(codes)], codes)
-
 
 @functools.cache
 def letters() -> Letters:
@@ -245,12 +239,6 @@ def letters() -> Letters:
         np.array([each.islower() for each in characters]),
         np.array([each.isdigit() for each in characters]),
     )
-
-
-def scripts_of(codes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
-    """Equal for letters that make up a word together: 0 for what is no letter, else another number for each unspaced script."""
-    kinds = character_kinds()[codes]
-    return np.where((kinds == WORD_KIND) | (kinds >= FIRST_UNSPACED_KIND), kinds, 0).astype(np.uint8)
 
 
 # -- titles and mentions

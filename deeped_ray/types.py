@@ -1,6 +1,8 @@
 """Records that cross module boundaries, and the error that users see."""
 
+import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -87,6 +89,19 @@ class Document:
         return self.text[mention.start : mention.end]
 
 
+def check_spans(text: str, spans: Sequence[tuple[int, int]]) -> None:
+    """Refuse spans that are outside the text, empty or overlapping."""
+    for start, end in spans:
+        if 0 <= end <= start <= len(text):
+            raise DeepEdError(f"Span {start}:{end} is empty. The end of a span is exclusive.")
+        if not 0 <= start < end <= len(text):
+            raise DeepEdError(f"Span {start}:{end} does not lie within the text, which has {len(text)} characters.")
+    ordered = sorted(spans)
+    for (start, end), (next_start, next_end) in itertools.pairwise(ordered):
+        if next_start < end:
+            raise DeepEdError(f"Spans {start}:{end} and {next_start}:{next_end} overlap.")
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """An entity that a mention may mean, with the parts of its score."""
@@ -144,3 +159,79 @@ class Prediction:
             return self
         reason = f"the best candidate has a probability of {self.probability:.3f}, below the threshold {threshold}"
         return replace(self, reason=reason)
+
+    def _repr_html_(self) -> str:
+        from deeped_ray import Predictions
+
+        return Predictions([self])._repr_html_()
+
+
+# -- what look-ups answer
+
+
+class UnknownEntityError(DeepEdError):
+    """No entity has this title or id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    title: str
+    page_id: int
+    url: str
+    wikidata: str | None
+    """Such as Q64; None if there is none, or if the knowledge base has no ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityDetails(Entity):
+    """An entity with what was counted in the dump."""
+
+    is_person: bool
+    num_links: int
+    """Links that lead here."""
+    num_words: int
+    """Words of the page."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedEntity(Entity):
+    similarity: float
+    """Cosine."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedEntity(Entity):
+    resemblance: float
+    """How much one of its names resembles the given one: from 0 to 1."""
+    match: str
+    """How: equals, words, initials, inflection, typo or part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sense(Entity):
+    """One of the entities that a name can mean."""
+
+    prior: float
+    """p(e|m)."""
+    count: float
+    """The links, titles and counts of further sources behind the prior."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityName:
+    """A name that can mean an entity."""
+
+    name: str
+    prior: float
+    """p(e|m): how often the name means this entity."""
+    count: float
+    """How often it does, in links, titles and counts of further sources."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    mention: str
+    """The name as the mention table has it; empty if the table does not know it."""
+    rule: str
+    """How it was found: as written, in other case, or without punctuation."""
+    candidates: tuple[Sense, ...]

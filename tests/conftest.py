@@ -20,6 +20,7 @@ import pytest
 import torch
 
 from deeped_ray.running.local_ray import write_token
+from deeped_ray.storage.cache import cache_folder
 
 # Where the environment forbids bytecode, each of our many processes would compile all that it imports: pytest's for 6 s.
 sys.dont_write_bytecode = False
@@ -33,10 +34,11 @@ os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(_TOKEN), RAY_US
 os.environ.update(RAY_ENABLE_AUTO_CONNECT="0")
 # a raylet whose agent does not start within 30 s ends itself, and all tests that share it fail
 os.environ.update(RAY_agent_register_timeout_ms="300000")
+# tests have caches of their own, but compile the same kernels
+os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder() / "kernels"))
 # every report of a fit waits for the next of these polls; the watcher is a process, for nodes that a cloud takes back
 os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.05", RAY_TRAIN_ENABLE_PREEMPTION_WATCHER="0")
 
-import pyarrow.parquet as pq
 import ray
 import ray.train
 from ray.cluster_utils import Cluster
@@ -324,9 +326,7 @@ def ingest_pages(folder: Path, pages: str, **settings: float) -> KnowledgeBase:
 
 def make_catalogue(folder: Path, pages: list[Page], *, min_links_without_page: int = 0) -> Catalogue:
     """A catalogue of a few pages, by the same steps as ingest."""
-    titles.reduce(titles.rows(pages), folder / "merged.parquet")
-    merged = pq.read_table(folder / "merged.parquet")
-    resolution = titles.resolve(merged, min_links_without_page=min_links_without_page)
+    resolution = titles.resolve(titles.reduce(titles.rows(pages)), min_links_without_page=min_links_without_page)
     titles.join(folder, resolution)
     zeros = np.zeros(resolution.num_entities, dtype=np.int64)
     is_person = resolution.column("is_person")

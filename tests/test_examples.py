@@ -37,6 +37,13 @@ def test_explore(mini_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, capsys
     assert "global: Montreal Canadiens, Toronto Maple Leafs, Stanley Cup" in out
 
 
+def test_ray_data(mini_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = output_of("ray_data.py", mini_kb, monkeypatch, capsys).splitlines()
+    notes = [line for line in lines if line.startswith("note ")]
+    assert [line.partition(":")[0] for line in notes] == ["note 0", "note 1", "note 2"]
+    assert "Toronto => Toronto Maple Leafs; Stanley Cup => Stanley Cup" in notes[0]
+
+
 def test_own_entities(
     mini_kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,7 @@
 """Imports point one way, down the data flow; Ray appears only where work is spread."""
 
 import ast
+import sys
 from pathlib import Path
 
 import deeped_ray
@@ -9,9 +10,12 @@ PACKAGE = Path(__file__).parent.parent / "deeped_ray"
 # a module may import from its own room and from rooms of a lower rank
 RANKS = {
     "types": 0,
+    "extras": 1,
     "text": 1,
     "mini": 1,
+    "predictions": 2,
     "storage": 2,
+    "client": 3,
     "knowledge": 3,
     "running": 4,
     "corpus": 5,
@@ -28,15 +32,26 @@ RANKS = {
     "compact": 12,
     "commands": 13,
     "cli": 14,
+    "doors": 15,
 }
 USES_RAY = {
     "running/cluster.py",
+    "running/reach.py",
     "running/tasks.py",
     "training/leftovers.py",
     "training/trainer.py",
     "serving/app.py",
     "serving/metrics.py",
 }
+
+
+DOORS = {
+    "serving.mcp": {"serving/mcp.py", "serving/mcp_tools.py", "serving/api.py", "commands/mcp.py"},
+    "serving.reconcile": {"serving/reconcile.py", "serving/reconcile_rows.py", "serving/api.py"},
+    "serving.feedback": {"serving/feedback.py", "serving/api.py"},
+    "evaluation.elevant": {"evaluation/elevant.py", "commands/evaluate.py"},
+}
+"""Modules whose names begin so, and who may import them: without a door, all others work."""
 
 
 def imports_of(path: Path) -> set[str]:
@@ -59,6 +74,34 @@ def test_imports_point_down_the_data_flow() -> None:
             if imported == room or imported in deeped_ray.__all__:
                 continue
             assert RANKS[imported] < RANKS[room], f"{path.relative_to(PACKAGE)} imports {name}"
+
+
+def test_a_door_can_be_taken_off() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        file = path.relative_to(PACKAGE).as_posix()
+        for door, may_import in DOORS.items():
+            users = [name for name in imports_of(path) if name.startswith(f"deeped_ray.{door}")]
+            assert not users or file in may_import, f"{file} imports {users}"
+
+
+def test_a_door_imports_only_the_public_api() -> None:
+    public = {"deeped_ray", *(f"deeped_ray.{name}" for name in deeped_ray.__all__)}
+    for path in (PACKAGE / "doors").glob("*.py"):
+        ours = {name for name in imports_of(path) if name.split(".")[0] == "deeped_ray"}
+        assert ours <= public, path
+
+
+def test_nothing_needs_a_door() -> None:
+    inside = [path for path in PACKAGE.rglob("*.py") if "doors" not in path.parts]
+    assert not any(name.startswith("deeped_ray.doors") for path in inside for name in imports_of(path))
+
+
+def test_the_client_imports_nothing_but_records_and_httpx() -> None:
+    for path in (PACKAGE / "client").glob("*.py"):
+        packages = {name.split(".")[0] for name in imports_of(path)} - sys.stdlib_module_names
+        assert packages <= {"deeped_ray", "httpx"}, path
+        ours = {name.split(".")[1] for name in imports_of(path) if name.startswith("deeped_ray.")}
+        assert ours <= {"__version__", "client", "predictions", "types"}, path
 
 
 def test_only_the_rim_imports_ray() -> None:

@@ -31,21 +31,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deeped_ray.batch.documents import DocumentError
+from deeped_ray.predictions import mention_fields, mention_row
 from deeped_ray.storage.location import Location
 from deeped_ray.types import Prediction
 
 _COUNTS = b"deeped_ray.counts"
 _ROW_GROUP = 2048
-_ENTITY = {
-    "title": pa.string(),
-    "page_id": pa.int64(),
-    "url": pa.string(),
-    "wikidata": pa.string(),
-    "probability": pa.float32(),
-    "prior": pa.float32(),
-}
-_CANDIDATE = {**_ENTITY, "local": pa.float32(), "coherence": pa.float32(), "score": pa.float32(), "source": pa.string()}
-_NOTHING = dict.fromkeys(_ENTITY)
 
 
 @dataclass
@@ -80,19 +71,17 @@ class Answered:
     outcome: Sequence[Prediction] | DocumentError
 
 
+def mentions_type(*, top: int, explain: bool) -> pa.DataType:
+    """Of the column `mentions`."""
+    return pa.list_(pa.struct(mention_fields(with_candidates=bool(top), explain=explain)))
+
+
 def schema_of(*, top: int, explain: bool, metadata: Mapping[str, str]) -> pa.Schema:
-    mention = {"start": pa.int32(), "end": pa.int32(), "surface": pa.string(), **_ENTITY}
-    mention |= {"reason": pa.string(), "none_probability": pa.float32()}
-    if top:
-        mention["candidates"] = pa.list_(pa.struct(list(_CANDIDATE.items())))
-    if explain:
-        mention["attended"] = pa.list_(pa.struct([("word", pa.string()), ("weight", pa.float32())]))
-        mention["support"] = pa.list_(pa.struct([("mention", pa.int32()), ("weight", pa.float32())]))
     columns = {
         "id": pa.string(),
         "source": pa.string(),
         "row": pa.int64(),
-        "mentions": pa.list_(pa.struct(list(mention.items()))),
+        "mentions": mentions_type(top=top, explain=explain),
         "error": pa.string(),
     }
     return pa.schema(list(columns.items()), {f"deeped_ray.{name}": value for name, value in metadata.items()})
@@ -109,17 +98,14 @@ class AnswerWriter:
     def add(self, document: Answered) -> None:
         outcome, counts = document.outcome, self.counts
         counts.documents += 1
-        error, mentions = None, []
         if isinstance(outcome, DocumentError):
-            error = str(outcome).encode(errors="backslashreplace").decode()
             counts.errors[outcome.kind] = counts.errors.get(outcome.kind, 0) + 1
         else:
-            mentions = [_mention(each, self._top) for each in outcome]
             counts.characters += document.num_characters
-            counts.mentions += len(mentions)
+            counts.mentions += len(outcome)
             counts.linked += sum(each.entity is not None for each in outcome)
-        row = {"id": document.name, "source": self._source, "row": document.row, "mentions": mentions, "error": error}
-        self._rows.append(row)
+        place = {"id": document.name, "source": self._source, "row": document.row}
+        self._rows.append(place | row_of(outcome, top=self._top))
         if len(self._rows) == _ROW_GROUP:
             self.flush()
 
@@ -153,17 +139,8 @@ def read_counts(file: Location, expected: Mapping[str, str]) -> Counts | None:
     return None
 
 
-def _mention(answer: Prediction, top: int) -> dict[str, Any]:
-    found = answer.entity
-    entity = {name: getattr(found, name) for name in _ENTITY} if found else _NOTHING
-    return {
-        "start": answer.start,
-        "end": answer.end,
-        "surface": answer.surface,
-        **entity,
-        "reason": answer.reason,
-        "none_probability": answer.none_probability,
-        "candidates": [{name: getattr(each, name) for name in _CANDIDATE} for each in answer.candidates[:top]],
-        "attended": [{"word": word, "weight": weight} for word, weight in answer.attended],
-        "support": [{"mention": place, "weight": weight} for place, weight in answer.support],
-    }
+def row_of(outcome: Sequence[Prediction] | DocumentError, *, top: int) -> dict[str, Any]:
+    """The columns `mentions` and `error` of one document."""
+    if isinstance(outcome, DocumentError):
+        return {"mentions": [], "error": str(outcome).encode(errors="backslashreplace").decode()}
+    return {"mentions": [mention_row(each, top=top) for each in outcome], "error": None}

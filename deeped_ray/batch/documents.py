@@ -24,11 +24,10 @@ import numpy as np
 import pyarrow as pa
 
 from deeped_ray.linking.detection import Span
-from deeped_ray.linking.linker import check_spans
 from deeped_ray.storage.arrow import open_parquet
 from deeped_ray.storage.compressed import READ_ERRORS, compression, first_bytes, first_content
 from deeped_ray.storage.location import Location, StorageError
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, check_spans
 
 LINE_BLOCK_BYTES = 32 * 2**20
 READ_BYTES = 2**22
@@ -251,7 +250,7 @@ def _read_parquet(partition: Partition) -> Iterator[Row]:
                     max(number - position, 0), max(min(end - position, len(batch)) - max(number - position, 0), 0)
                 )
                 position += len(batch)
-                for content in _contents(wanted):
+                for content in contents_of(wanted):
                     yield Row(number, content)
                     number += 1
                 if number >= end:
@@ -263,13 +262,14 @@ def _read_parquet(partition: Partition) -> Iterator[Row]:
             yield Row(row, DocumentError("unreadable", f"the file is damaged at row {number} or later: {error}"))
 
 
-def _contents(batch: pa.RecordBatch) -> list[Mapping[str, Any] | DocumentError]:
+def contents_of(batch: pa.RecordBatch) -> list[Mapping[str, Any] | DocumentError]:
+    """The rows; only those that are no text are errors."""
     try:
         found: list[Mapping[str, Any] | DocumentError] = batch.to_pylist()
     except UnicodeDecodeError as error:
         if len(batch) == 1:
             return [DocumentError("bad_text", f"not UTF-8: {error}")]
-        return [content for i in range(len(batch)) for content in _contents(batch.slice(i, 1))]
+        return [content for i in range(len(batch)) for content in contents_of(batch.slice(i, 1))]
     return found
 
 

@@ -2,8 +2,9 @@
 
 import functools
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from deeped_ray.batch.answers import Answered, AnswerWriter, Counts, schema_of, writing_answers
 from deeped_ray.batch.config import CorpusLinkingConfig
@@ -66,16 +67,16 @@ def link_partition(attempt: Attempt, job: Job) -> Counts:
 
 
 def _link_rows(attempt: Attempt, job: Job, writer: AnswerWriter) -> None:
-    linker = _open_linker(job.kb, job.part_ids, job.config.model, job.detection)
+    linker = open_linker(job.kb, job.part_ids, job.config.model, job.detection)
     max_line_bytes = _BYTES_PER_CHARACTER * job.config.max_characters + _BYTES_BESIDE
     for rows in _chunks(read_rows(attempt.partition, max_line_bytes=max_line_bytes)):
-        texts = [_text(row, job.config, attempt.blamed) for row in rows]
+        texts = [_text(row, job.config.max_characters, attempt.blamed) for row in rows]
         if attempt.crashes:
             for row, text in zip(rows, texts, strict=True):
                 job.mark(attempt.partition).write_json({"row": row.number})
-                _answers(linker, [text], job.config)
+                answers_of(linker, [text], job.config)
             job.mark(attempt.partition).remove()
-        for row, text, outcome in zip(rows, texts, _answers(linker, texts, job.config), strict=True):
+        for row, text, outcome in zip(rows, texts, answers_of(linker, texts, job.config), strict=True):
             size = 0 if isinstance(text, DocumentError) else len(text.text)
             writer.add(Answered(row.number, name_of(row.content), size, outcome))
 
@@ -99,11 +100,15 @@ def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield chunk
 
 
-def _text(row: Row, config: CorpusLinkingConfig, blamed: Sequence[int]) -> Text | DocumentError:
+def _text(row: Row, max_characters: int, blamed: Sequence[int]) -> Text | DocumentError:
     if row.number in blamed:
         return DocumentError("crashed", "the worker that linked this document died, twice")
+    return text_or_error(row.content, max_characters)
+
+
+def text_or_error(content: Mapping[str, Any] | DocumentError, max_characters: int) -> Text | DocumentError:
     try:
-        return text_of(row.content, max_characters=config.max_characters)
+        return text_of(content, max_characters=max_characters)
     except DocumentError as error:
         return error
 
@@ -111,7 +116,7 @@ def _text(row: Row, config: CorpusLinkingConfig, blamed: Sequence[int]) -> Text 
 Outcome = Answers | DocumentError
 
 
-def _answers(linker: Linker, texts: Sequence[Text | DocumentError], config: CorpusLinkingConfig) -> list[Outcome]:
+def answers_of(linker: Linker, texts: Sequence[Text | DocumentError], config: CorpusLinkingConfig) -> list[Outcome]:
     """Answers, or errors, in the order of the texts."""
     found: list[Document | DocumentError] = [_document(linker, text) for text in texts]
     documents = [each for each in found if isinstance(each, Document)]
@@ -147,7 +152,7 @@ def _failure(error: Exception) -> DocumentError:
 
 
 @functools.lru_cache(maxsize=1)
-def _open_linker(
+def open_linker(
     kb: Location,
     part_ids: tuple[tuple[str, str], ...],
     model: LinkerKind,

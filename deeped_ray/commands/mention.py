@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from deeped_ray.commands.options import Answer, add_kb, entity_table
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking.lookup import Lookup
+from deeped_ray.linking.following import LiveLookup
 from deeped_ray.running.console import stdout_style
 from deeped_ray.types import DeepEdError
 
@@ -24,13 +24,14 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _alone(kb: KnowledgeBase, surface: str) -> Answer:
-    name = Lookup(kb).mention(surface)
+    lookup = LiveLookup.open(kb)
+    name = lookup.mention(surface)
     if name.candidates:
         rows = [(sense.title, sense.prior, sense.count) for sense in name.candidates]
         found = f"{name.mention!r} ({name.rule}), {len(rows)} candidates"
         return asdict(name), f"{found}\n\n{entity_table(['entity', 'p(e|m)', 'count'], rows, name.candidates)}"
     unknown = f"{surface!r} is no mention in this knowledge base: it is never a link or a title."
-    alike = Lookup(kb).resembling(surface, count=10) if "index" in kb else []
+    alike = lookup.resembling(surface, count=10) if "index" in kb else []
     if not alike:
         return asdict(name), unknown
     rows_alike = [(each.title, each.match, each.resemblance) for each in alike]
@@ -41,14 +42,14 @@ def _alone(kb: KnowledgeBase, surface: str) -> Answer:
 
 def _in_text(kb: KnowledgeBase, surface: str, text: str) -> Answer:
     """The name at its first place, among the mentions that are found around it."""
-    from deeped_ray.linking.linker import Linker
+    from deeped_ray.linking.opened import open as open_kb
     from deeped_ray.linking.views import answer_of, describe
 
     start = text.find(surface)
     if start < 0 or not surface:
         raise DeepEdError(f"{surface!r} does not stand in the text.")
     end = start + len(surface)
-    linker = Linker.open(kb)
+    linker = open_kb(kb.origin).linker()
     others = [span for span in linker.detector.spans(text) if span[1] <= start or span[0] >= end]
     (found,) = (each for each in linker.link(text, [*others, (start, end)]) if each.start == start)
     return answer_of(found), describe(found, num_words=4, style=stdout_style())

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from deeped_ray.commands.options import Answer, add_kb, entity_table, positive
 from deeped_ray.embeddings.words import Words, ranked_words
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking.lookup import Lookup
+from deeped_ray.linking.following import LiveLookup
 from deeped_ray.running.console import table
 from deeped_ray.types import DeepEdError
 
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> Answer:
     if not args.title and not args.text:
         raise DeepEdError("Give the title of an entity, several titles, or --text.")
     kb = KnowledgeBase(args.kb)
-    lookup = Lookup(kb)
+    lookup = LiveLookup.open(kb)
     if args.words:
         vector = lookup.mix(args.title, args.text or "")
         rows = ranked_words(Words(kb.open("words")), vector, count=args.count, min_count=args.min_count)

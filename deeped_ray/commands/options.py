@@ -5,10 +5,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any, get_args
 
-from deeped_ray.linking.lookup import Entity
 from deeped_ray.running.config import add_set, check_keys, flags_given, make, parse_sets, settings_of
 from deeped_ray.running.console import stdout_style, table
-from deeped_ray.types import Mentions
+from deeped_ray.types import Entity, Mentions
 
 MODELS = ("prior", "local", "global")
 Answer = tuple[Any, str]

@@ -9,10 +9,11 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deeped_ray.corpus.own_entities import Urls
 from deeped_ray.corpus.titles import Names, Resolution, entity_of_page
-from deeped_ray.corpus.wikidata_ids import WikidataIds, ids_part
+from deeped_ray.corpus.wikidata_ids import WikidataIds, ids_part, persons_of
 from deeped_ray.corpus.wikidump import ARTICLES
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
@@ -57,6 +58,10 @@ class Catalogue:
         self.page_ids, self.num_links, self.num_words, self.is_person, has_page = (
             numbers_of(columns[name]) for name in ("page_id", "num_links", "num_words", "is_person", "has_page")
         )
+        persons = persons_of(ids)
+        if len(persons):
+            self.is_person = self.is_person.copy()
+            self.is_person[persons] = True
         self._article_ids = self.page_ids[: np.count_nonzero(has_page)]  # those with a page come first
         self._names, self._urls = Names(part), Urls(part)
         self.wikidata = WikidataIds(ids, len(self._titles))
@@ -97,6 +102,13 @@ class Catalogue:
     def find(self, title: str) -> int | None:
         """The entity of a title, after redirects; None for a title the knowledge base does not have."""
         return self._names.find(normalize_title(title))
+
+    def starting_with(self, prefix: str, *, count: int) -> list[int]:
+        """Entities whose titles begin so, most linked first. Looks at all titles."""
+        is_hit = pc.starts_with(self._titles, pattern=normalize_title(prefix))
+        found = np.flatnonzero(numbers_of(is_hit))
+        order = np.argsort(-self.num_links[found], kind="stable")[:count]
+        return [int(entity_id) for entity_id in found[order]]
 
     def find_page(self, page_id: int) -> int | None:
         """The entity of an article's page id."""

@@ -53,7 +53,7 @@ class CorpusConfig:
     max_teaching_share: Annotated[float, "share of the links that may teach the linker, at most"] = 0.15
     memory_gib: Annotated[float, "memory a worker may take. The dump and the tables are cut accordingly.", FLAG] = 2.0
     shard_mb: Annotated[float, "megabytes of dump, as on disk, per task; 0: by memory_gib"] = 0.0
-    partitions: Annotated[int, "reduce tasks; 0: by memory_gib and the size of the dump"] = 0
+    partitions: Annotated[int, "reduce tasks of each table, at least; 0: as many as memory_gib asks for"] = 0
     strict: Annotated[bool, "fail when a stretch of the dump is damaged, instead of skipping it"] = False
 
     def __post_init__(self) -> None:
@@ -72,12 +72,19 @@ class CorpusConfig:
     def shard_bytes(self) -> int:
         return math.ceil(self.shard_mb * 2**20) or shard_bytes_for(self.memory_bytes)
 
+    @property
+    def gathered_bytes(self) -> int:
+        return gathered_bytes_for(self.memory_bytes)
+
 
 def shard_bytes_for(memory_bytes: int) -> int:
     """A worker's peak grows by about 60 bytes per byte of a bzip2 dump's shard."""
     return min(4 * 2**20, memory_bytes // 256)
 
 
-def partitions_for(dump_bytes: float | int, memory_bytes: int) -> int:
-    """A reducer sorts its share of the counts, about 20 bytes per byte of dump, in half of its memory."""
-    return max(16, math.ceil(40 * dump_bytes / memory_bytes))
+def gathered_bytes_for(memory_bytes: int) -> int:
+    """To reduce a byte of rows takes 2 (words) to 6 bytes (mentions) of memory, above the 0.4 GiB of a worker.
+
+    Twice that is left free: what a worker has once taken, it keeps, and not all rows are alike.
+    """
+    return max(16 * 2**20, (memory_bytes - 400 * 2**20) // 12)

@@ -2,6 +2,7 @@
 
     entities             one task per file of entities: each as a page, names beside them
     parse                one task per shard of the dump: pages with text and links; titles and words spilled by hash
+    combine              where there is much: files of several tasks become one (`shuffle`); after every pass that spills
     merge                one task per partition: distinct titles; distinct words with their frequencies
     teach                one task per parsed shard: articles whose links teach the linker, and are not counted
     (the driver)         follows redirects, and decides which titles are entities and which words the vocabulary has
@@ -24,7 +25,8 @@ import functools
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +54,7 @@ from deeped_ray.corpus.pages import page_shards
 from deeped_ray.corpus.passes import Found
 from deeped_ray.corpus.persons import read_persons
 from deeped_ray.corpus.prior_sources import COUNTS, cut_sources
-from deeped_ray.corpus.shuffle import Shuffle, read_merged
+from deeped_ray.corpus.shuffle import Partition, Plan, Shuffle, Spilled, read_merged
 from deeped_ray.corpus.teaching import Choice
 from deeped_ray.corpus.titles import Names
 from deeped_ray.corpus.update import (
@@ -64,6 +66,7 @@ from deeped_ray.corpus.update import (
     Known,
     Parsed,
     Piece,
+    digest_of,
 )
 from deeped_ray.corpus.updating import Before, Update
 from deeped_ray.corpus.wikidump import OWN_ARTICLES, DumpError, DumpShard, cut_dump
@@ -77,6 +80,8 @@ from deeped_ray.running.tasks import Outcome
 from deeped_ray.storage.location import Location, link_or_copy
 
 logger = logging.getLogger(__name__)
+_READERS = 8
+"""Shards of a dump that are hashed at once."""
 
 
 def build_corpus(
@@ -94,7 +99,7 @@ def build_corpus(
     counts all that has not changed.
     """
     inputs = Inputs.find(config, last=kb.last("pages"), changes=changes)
-    cut = [config.shard_bytes, config.memory_bytes, inputs.num_partitions]
+    cut = [config.shard_bytes, config.memory_bytes, config.partitions]
     peaks = [0.0]
     before = Before.of(earlier) if earlier else None
     if not kb.is_current("pages", config=inputs.pages_identity, parents=[]) and not _keep_pages(
@@ -136,53 +141,59 @@ def _keep_pages(kb: KnowledgeBase, config: CorpusConfig, inputs: Inputs, before:
     own = {*inputs.pages_identity, *before.pages.config} - {"dumps"}
     if any(inputs.pages_identity.get(name) != before.pages.config.get(name) for name in own):
         return False
-    found = tasks.run(
-        "compare",
-        passes.digest_shard,
-        _shards(config, inputs),
-        unit="bytes of dump",
-        size=lambda shard: shard.num_bytes,
-    )
-    if found.results != Parsed.of(before.pages).digests:
+    if not _are_same(_shards(config, inputs), Parsed.of(before.pages).digests):
         return False
     kb.keep("pages", parents=[], config=inputs.pages_identity)
     return True
 
 
+def _are_same(shards: Sequence[DumpShard], digests: Sequence[str]) -> bool:
+    """Here, and without Ray: to start it takes longer than to read a dump of a gigabyte. It ends with the first difference."""
+    if len(shards) != len(digests):
+        return False
+    with ThreadPoolExecutor(_READERS) as readers:
+        for start in range(0, len(shards), _READERS):
+            lot = slice(start, start + _READERS)
+            if [*readers.map(digest_of, shards[lot])] != [*digests[lot]]:
+                return False
+    return True
+
+
 def _make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Path, before: Before | None) -> float:
     """Returns the most memory that a worker took, in GiB."""
-    shuffle, lot_characters = Shuffle(work, inputs.num_partitions), config.memory_bytes // 32
+    run, lot_characters = _Runner(work), config.memory_bytes // 32
+    shuffle = Shuffle(work, config.gathered_bytes, config.partitions)
     shards = _shards(config, inputs)
     files = [*enumerate(inputs.entities), *_folded_file(inputs, work)]
-    own = tasks.run("entities", passes.parse_entities, files, shuffle, lot_characters, work=work, unit="files")
+    own = run("entities", passes.parse_entities, files, shuffle, lot_characters, unit="files")
     there = page_shards(inputs.kept) if inputs.kept else []
     kept = [shard for shard in there if not is_own(shard)]
-    reread = tasks.run("reread", passes.reread_pages, kept, shuffle, work=work, unit="lots of pages")
+    reread = run("reread", passes.reread_pages, kept, shuffle, unit="lots of pages")
     lots_of_own = [shard for shard in there if is_own(shard) and inputs.keeps_entities and not is_folded(shard)]
     changed = [name for entity in inputs.folded.entities() for name in (entity.title, entity.id)]
-    reread_own = tasks.run("reread own", passes.reread_own, lots_of_own, shuffle, changed, work=work, unit="lots")
-    parsed = tasks.run(
+    reread_own = run("reread own", passes.reread_own, lots_of_own, shuffle, changed, unit="lots")
+    parsed = run(
         "parse",
         passes.parse_shard,
         list(enumerate(shards)),
         shuffle,
         lot_characters,
         Parsed.of(before.pages) if before else None,
-        work=work,
         unit="bytes of dump",
         size=lambda item: item[1].num_bytes,
     )
     done = (own, reread, reread_own, parsed)
     summary = _summary_of(done, inputs, strict=config.strict)
     lots = [lot for each in done for found in each.results for lot in found["lots"]]
-    word_lots = _count_changed_words(before, lots, shuffle, work) if before else lots
-    partitions = range(inputs.num_partitions)
-    merging = (shuffle, lots, word_lots)
-    merged = tasks.run("merge", passes.merge_partition, partitions, *merging, work=work, unit="partitions")
-    tables = [f"{table}-{partition:04d}" for table in ("titles", "words") for partition in partitions]
+    spilled = _spilled([found for each in done for found in each.results])
+    if before:
+        spilled |= _spilled(_count_changed_words(before, lots, shuffle, run))
+    plans = [shuffle.plan(table, _of(table, spilled)) for table in (passes.TITLES, passes.WORDS)]
+    partitions = run.combine("combine", shuffle, plans)
+    run("merge", passes.merge_partition, range(len(partitions)), partitions, shuffle, unit="partitions")
     made = [f"pages-{lot}" for each in (own, reread_own, parsed) for found in each.results for lot in found["lots"]]
     beside = [lot for each in (own, reread_own) for found in each.results for lot in found["lots"]]
-    for name in [*made, *beside, *tables]:
+    for name in [*made, *beside, *(partition.name for partition in partitions)]:
         link_or_copy(work / f"{name}.parquet", folder / f"{name}.parquet")
     for shard in kept:
         link_or_copy(shard, folder / shard.name)
@@ -190,20 +201,21 @@ def _make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Pa
     inputs.folded.write(folder, with_rows=True)
     Location(folder / "summary.json").write_json({**summary, "articles": articles})
     known = Parsed.of(inputs.kept).shards if inputs.kept and SHARDS in inputs.kept.record["files"] else []
-    Location(folder / SHARDS).write_json({"shards": parsed.results or known})
-    return max(each.peak_gib for each in (*done, merged))
+    fresh = [{name: value for name, value in found.items() if name != "spilled"} for found in parsed.results]
+    Location(folder / SHARDS).write_json({"shards": fresh or known})
+    return run.peak_gib
 
 
-def _count_changed_words(before: Before, lots: Sequence[str], shuffle: Shuffle, work: Location) -> list[str]:
-    """Names of the lots whose words add up to those of the dump."""
-    fresh = [work / f"pages-{lot}.parquet" for lot in lots]
+def _count_changed_words(before: Before, lots: Sequence[str], shuffle: Shuffle, run: "_Runner") -> list[Found]:
+    """Tasks' results; what they have spilled adds up to the words of the dump."""
+    fresh = [shuffle.folder / f"pages-{lot}.parquet" for lot in lots]
     difference = Difference.between(page_shards(before.pages), fresh)
     pieces = difference.pieces() if difference else [Piece(shard) for shard in fresh]
-    counted = tasks.run("words", passes.count_words, pieces, shuffle, work=work, unit="shards of pages").results
+    counted = run("words", passes.count_words, pieces, shuffle, unit="shards of pages").results
     if difference:
         files = before.pages.files("words-*.parquet")
-        counted += tasks.run("carry words", passes.carry_words, files, shuffle, work=work, unit="tables").results
-    return [lot for found in counted for lot in found["lots"]]
+        counted += run("carry words", passes.carry_words, files, shuffle, unit="tables").results
+    return counted
 
 
 def _folded_file(inputs: Inputs, work: Location) -> list[tuple[int, Location]]:
@@ -249,11 +261,9 @@ def _make_corpus(
     pages: Part, config: CorpusConfig, inputs: Inputs, work: Location, folder: Path, before: Before | None
 ) -> float:
     """Returns the most memory that a worker took, in GiB."""
-    shuffle, partitions = Shuffle(work, inputs.num_partitions), range(inputs.num_partitions)
+    run, shuffle = _Runner(work), Shuffle(work, config.gathered_bytes, config.partitions)
     shards = page_shards(pages)
-    run = functools.partial(tasks.run, work=work)
     over_pages = functools.partial(run, unit="shards of pages")
-    over_partitions = functools.partial(run, unit="partitions")
     difference = Difference.between(page_shards(before.pages), shards) if before else None
     difference = difference if difference and difference.changed_share <= WORTH_SHARE else None
     everything = [Piece(shard) for shard in shards]
@@ -299,28 +309,32 @@ def _make_corpus(
     pieces, earlier = (update.pieces, update.earlier) if update else (everything, None)
     counting = (shuffle, names, words, num_entities, config.link_window, choice, earlier)
     counted = over_pages("count", passes.count_piece, pieces, *counting)
-    carried = update.carry(run, shuffle, num_entities) if update else {}
+    carried = update.carry(run, shuffle, num_entities) if update else []
     aliased = run("aliases", passes.spill_aliases, own_entities.files_of(pages), shuffle, names, unit="files")
     source_shards = cut_sources(inputs.sources, shard_bytes=8 * config.shard_bytes)
     sourced = run("sources", passes.spill_source, source_shards, shuffle, names, page_ids, unit="shards")
-    links = [*_lots_of(counted.results), *carried.get(ANCHORS, [])]
-    others = _lots_of([*sourced.results, *named.results, *aliased.results])
-    cells = {table: [*(f"{table}-{each.name}" for each in pieces), *carried.get(table, [])] for table in TABLES}
-    reducing = (shuffle, links, others, cells, num_entities, config.merge_priors, inputs.uniform_sources)
-    reduced = over_partitions("reduce", passes.reduce_partition, partitions, *reducing)
-    num_mentions = _join(work / "pieces", reduced.results, folder)
+    spilled = _spilled([*counted.results, *carried, *sourced.results, *named.results, *aliased.results])
+    plans = [shuffle.plan(passes.MENTIONS, _of(ANCHORS, spilled), _of(passes.MENTIONS, spilled))]
+    plans += [shuffle.plan(table, _of(table, spilled), num_keys=num_entities) for table in TABLES]
+    partitions = run.combine("combine", shuffle, plans)
+    reducing = (partitions, shuffle, config.merge_priors, inputs.uniform_sources)
+    reduced = run("reduce", passes.reduce_partition, range(len(partitions)), *reducing, unit="partitions")
+    num_mentions = _join(work / "pieces", partitions, reduced.results, folder)
 
     # where mentions stand, now that it is known what they are
     sequences = share("sequences", folder, work, SequenceIndex.FILES)
     known = update.known(folder) if update else Known.none(num_mentions)
     searched_pieces = difference.pieces() if difference else everything
     searched = over_pages("occurrences", passes.spill_occurrences, searched_pieces, shuffle, sequences, known, choice)
-    found = _lots_of(searched.results)
+    spilled = _spilled(searched.results)
     if update:
-        found += update.carry_occurrences(known, folder, work, shuffle, choice, over_pages)
-    summed = over_partitions("reduce occurrences", passes.reduce_occurrences, partitions, shuffle, found, num_mentions)
+        spilled |= update.carry_occurrences(known, folder, work, shuffle, choice, over_pages)
+    plan = shuffle.plan(passes.OCCURRENCES, spilled, num_keys=num_mentions)
+    partitions = run.combine("combine occurrences", shuffle, [plan])
+    places = range(len(partitions))
+    summed = run("reduce occurrences", passes.reduce_occurrences, places, partitions, shuffle, unit="partitions")
     with (work / "counts").fetched() as counts:
-        occurrences.join([counts / f"occurrences-{partition:04d}" for partition in partitions], folder)
+        occurrences.join([counts / name for found in summed.results for name in found["pieces"]], folder)
     own_entities.claim_names(pages, folder)
 
     own_entities.join_urls(pages, folder, Names(names), resolution.column("page_id"))
@@ -345,24 +359,54 @@ def _make_corpus(
         "articles": pages.summary()["articles"],
     }
     Location(folder / "summary.json").write_json(summary)
-    return max(done.peak_gib for done in (picked, named, counted, sourced, aliased, reduced, searched, summed))
+    return run.peak_gib
 
 
-def _lots_of(results: Iterable[Found]) -> list[str]:
-    return [lot for found in results for lot in found["lots"]]
-
-
-def _join(location: Location, reduced: Sequence[Found], folder: Path) -> int:
+def _join(location: Location, partitions: Sequence[Partition], reduced: Sequence[Found], folder: Path) -> int:
     """Join the pieces of all partitions, which follow each other in hash and entity order; returns the number of mentions."""
-    sizes = [found["mentions"] for found in reduced]
+    found: dict[str, dict[str, int]] = {table: {} for table in (passes.MENTIONS, *TABLES)}
+    for partition, result in zip(partitions, reduced, strict=True):
+        found[partition.table] |= result["pieces"]
     with location.fetched() as pieces:
         for table in TABLES:
-            cooccurrence.join([pieces / f"{table}-{place:04d}" for place in range(len(sizes))], folder / table)
-        parts = [pieces / f"mentions-{place:04d}" for place in range(len(sizes))]
+            cooccurrence.join([pieces / name for name in found[table]], folder / table)
+        parts, sizes = [pieces / name for name in found[passes.MENTIONS]], [*found[passes.MENTIONS].values()]
         priors.join(parts, folder)
-        join_csr([pieces / f"{ANCHORS}-{place:04d}" for place in range(len(sizes))], folder / ANCHORS, ANCHOR_COLUMNS)
+        join_csr([Path(f"{part}.{ANCHORS}") for part in parts], folder / ANCHORS, ANCHOR_COLUMNS)
         occurrences.join_sequences(parts, sizes, folder)
     return sum(sizes)
+
+
+# -- passes
+
+
+class _Runner:
+    """`tasks.run` in one folder; remembers the most memory that a worker took."""
+
+    def __init__(self, work: Location) -> None:
+        self._work, self.peak_gib = work, 0.0
+
+    def __call__(
+        self, stage: str, function: Callable[..., Found], items: Sequence[Any], *shared: Any, **options: Any
+    ) -> Outcome[Found]:
+        done = tasks.run(stage, function, items, *shared, work=self._work, **options)
+        self.peak_gib = max(self.peak_gib, done.peak_gib)
+        return done
+
+    def combine(self, stage: str, shuffle: Shuffle, plans: Sequence[Plan]) -> list[Partition]:
+        """The partitions of all plans, once their files are there."""
+        combinings = [each for plan in plans for each in plan.combinings]
+        self(stage, passes.combine, combinings, shuffle, unit="files")
+        return [partition for plan in plans for partition in plan.partitions]
+
+
+def _spilled(results: Iterable[Found]) -> Spilled:
+    """What some tasks have spilled, in the order of their items."""
+    return {name: sizes for found in results for name, sizes in found["spilled"].items()}
+
+
+def _of(table: str, spilled: Spilled) -> Spilled:
+    return {name: sizes for name, sizes in spilled.items() if name.startswith(f"{table}-")}
 
 
 def _total(*outcomes: Outcome[Found]) -> Counter[str]:

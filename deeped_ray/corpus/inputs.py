@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deeped_ray.corpus.config import CorpusConfig, partitions_for
+from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.folded import Folded
 from deeped_ray.corpus.prior_sources import PriorSource
 from deeped_ray.corpus.wikidump import find_dumps
@@ -18,7 +18,7 @@ from deeped_ray.types import DeepEdError
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """Files with their fingerprints, and how finely their work is cut."""
+    """Files with their fingerprints."""
 
     dumps: list[Location]
     kept: Part | None
@@ -35,7 +35,6 @@ class Inputs:
     """All that the part `pages` depends on."""
     corpus_identity: dict[str, Any]
     """All that the part `corpus` depends on, beside the pages."""
-    num_partitions: int
 
     @property
     def uniform_sources(self) -> list[int]:
@@ -66,7 +65,6 @@ class Inputs:
             "max_teaching_share": config.max_teaching_share,
             "persons": fingerprint(persons) if persons else None,
         }
-        num_bytes = sum(found["bytes"] for found in [*dump_prints, *source_prints, *own_prints])
         return cls(
             dumps=dumps,
             kept=kept,
@@ -81,7 +79,6 @@ class Inputs:
                 **({"folded": folded.identity} if folded.files else {}),
             },
             corpus_identity=corpus_identity,
-            num_partitions=config.partitions or partitions_for(num_bytes, config.memory_bytes),
         )
 
 

@@ -26,8 +26,8 @@ from deeped_ray.text import Bools, Hashes, Ints, hash_tokens, unit_spans
 
 MAX_UNITS = 24
 """Longer mentions are titles of lists and the like: they are not looked for in texts. In Japanese, a unit is a character."""
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_SPACE = np.uint64(0xD1B54A32D192ED03)
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+SPACE = np.uint64(0xD1B54A32D192ED03)
 _BITS_PER_BEGINNING = 16
 _COUNTS = ("pages", "linked_pages")
 
@@ -37,7 +37,7 @@ _COUNTS = ("pages", "linked_pages")
 
 def later_hashes(hashes: Hashes, is_spaced: Bools) -> Hashes:
     """What units add to a sequence that they do not begin."""
-    return hashes + is_spaced * _SPACE
+    return hashes + is_spaced * SPACE
 
 
 def hash_mentions(mentions: Sequence[str]) -> tuple[Hashes, Ints, Hashes]:
@@ -57,7 +57,7 @@ def hash_mentions(mentions: Sequence[str]) -> tuple[Hashes, Ints, Hashes]:
         whole.append(keys[is_whole])
         rows.append(place[firsts[is_whole]])
         firsts, lengths, keys = firsts[~is_whole], lengths[~is_whole], keys[~is_whole]
-        keys = keys * _MULTIPLIER + later[firsts + length]
+        keys = keys * MULTIPLIER + later[firsts + length]
     return np.concatenate(whole), np.concatenate(rows), np.concatenate(beginnings)
 
 
@@ -90,7 +90,11 @@ def join_sequences(pieces: Sequence[Path], piece_sizes: Sequence[int], folder: P
 
 def _bit_of(keys: Hashes, num_bits: int) -> Ints:
     # the top bits: those at the bottom of a product with an odd number depend on few of its factors' bits
-    return (keys >> np.uint64(64 - (num_bits.bit_length() - 1))).astype(np.int64)
+    return (keys >> _shift(num_bits)).astype(np.int64)
+
+
+def _shift(num_bits: int) -> np.uint64:
+    return np.uint64(64 - (num_bits.bit_length() - 1))
 
 
 class Occurrences(NamedTuple):
@@ -111,6 +115,11 @@ class SequenceIndex:
             np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False)) for name in self.FILES
         )
 
+    @property
+    def tables(self) -> tuple[Hashes, npt.NDArray[np.int32], npt.NDArray[np.uint8], np.uint64]:
+        """Sequences and their rows, the bits of beginnings, and by how much a hash is moved to be the place of its bit."""
+        return self._hashes, self._rows, self._bits, _shift(8 * len(self._bits))
+
     def find(self, first: Hashes, later: Hashes) -> Occurrences:
         """By the hashes of a text's units: as the first of a sequence, and as a later one."""
         places = np.arange(len(first))
@@ -129,7 +138,7 @@ class SequenceIndex:
             found.append(Occurrences(hits, np.full(len(hits), length), self._rows[row[is_hit]].astype(np.int64)))
             goes_on = places + length < len(first)
             places = places[goes_on]
-            keys = keys[goes_on] * _MULTIPLIER + later[places + length]
+            keys = keys[goes_on] * MULTIPLIER + later[places + length]
         columns = zip(*found, strict=True) if found else [(np.zeros(0, np.int64),)] * 3
         return Occurrences(*(np.concatenate(column) for column in columns))
 

@@ -4,13 +4,16 @@ A task writes whole files, under names that depend on its item alone: a task tha
 returns what it has counted.
 """
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from deeped_ray.corpus import (
     cooccurrence,
@@ -29,7 +32,7 @@ from deeped_ray.corpus.occurrences import SequenceIndex
 from deeped_ray.corpus.pages import Ids, Keys, Links, read_lots, read_pages, write_pages
 from deeped_ray.corpus.prior_sources import SourceShard
 from deeped_ray.corpus.priors import MergeRule
-from deeped_ray.corpus.shuffle import Shuffle
+from deeped_ray.corpus.shuffle import Combining, Partition, Shuffle, Spilled
 from deeped_ray.corpus.teaching import Choice
 from deeped_ray.corpus.titles import Names
 from deeped_ray.corpus.update import (
@@ -56,16 +59,13 @@ from deeped_ray.storage.location import Location, link_or_copy
 from deeped_ray.types import Page
 
 Item = TypeVar("Item")
+TITLES, WORDS, MENTIONS, OCCURRENCES = "titles", "words", "mentions", "occurrences"
+"""What is spilled, beside links (ANCHORS) and the tables of `cooccurrence`: files are named after it."""
 Found = dict[str, Any]
-"""What a task returns. `lots` are the names under which it has spilled rows: reducers read these, not what a glob finds."""
+"""What a task returns. `spilled` names the files that reducers read: they do not read what a glob finds."""
 
 
 # -- dump -> pages, titles and words
-
-
-def digest_shard(shard: DumpShard) -> str:
-    """What tells a shard that has changed from one that has not."""
-    return digest_of(shard)
 
 
 def parse_shard(
@@ -79,37 +79,39 @@ def parse_shard(
     number, shard = item
     digest = digest_of(shard)
     if parsed and (found := parsed.find(digest)):
-        return {**found, "lots": [_take_over(parsed.file(lot), number, shuffle) for lot in found["lots"]]}
-    stats, counts, lots = DumpStats(), Counter[str](), []
+        return {**found, **_take_over([parsed.file(lot) for lot in found["lots"]], number, shuffle)}
+    stats, counts, lots, spilled = DumpStats(), Counter[str](), list[str](), Spilled()
     for place, lot in enumerate(_lots(_pages_of(shard, stats), lot_characters, size=lambda page: len(page.text))):
         lots.append(f"{number:06d}-{place:04d}")
-        counts.update(_spill_pages(lots[-1], lot, shuffle, with_words=parsed is None))
+        spilled |= _spill_pages(lots[-1], lot, shuffle, with_words=parsed is None)
+        counts.update(_counts_of(lot))
     counts["skipped_other_namespaces"] = stats.num_other_namespaces
     counts["skipped_pages_without_title"] = len(stats.untitled_page_ids)
     untitled = stats.untitled_page_ids[:20]
-    return {"lots": lots, "counts": counts, "damage": stats.damage, "untitled": untitled, "digest": digest}
+    found = {"lots": lots, "counts": counts, "damage": stats.damage, "untitled": untitled, "digest": digest}
+    return {**found, "spilled": spilled}
 
 
-def _take_over(file: Location, number: int, shuffle: Shuffle) -> str:
-    """A lot of an earlier dump, under the number that its shard has now."""
-    name = f"{number:06d}-{file.stem.rpartition('-')[2]}"
-    with (shuffle.folder / f"pages-{name}.parquet").writing() as path:
-        link_or_copy(file, path)
-    shuffle.spill(f"titles-{name}", titles.rows(list(read_pages(file))))
-    return name
+def _take_over(files: Sequence[Location], number: int, shuffle: Shuffle) -> Found:
+    """Lots of an earlier dump, under the number that their shard has now."""
+    lots, spilled = list[str](), Spilled()
+    for file in files:
+        lots.append(f"{number:06d}-{file.stem.rpartition('-')[2]}")
+        with (shuffle.folder / f"pages-{lots[-1]}.parquet").writing() as path:
+            link_or_copy(file, path)
+        spilled |= shuffle.spill(f"titles-{lots[-1]}", titles.rows(list(read_pages(file))))
+    return {"lots": lots, "spilled": spilled}
 
 
 def count_words(piece: Piece, shuffle: Shuffle) -> Found:
     """The words of pages that are new, or gone."""
     rows = vocabulary.rows(read_pages(piece.shard, piece.keys))
-    shuffle.spill(f"words-{piece.name}", _signed(rows, piece.sign, "count"))
-    return {"lots": [piece.name]}
+    return {"spilled": shuffle.spill(f"words-{piece.name}", _signed(rows, piece.sign, "count"))}
 
 
 def carry_words(file: Location, shuffle: Shuffle) -> Found:
     """The words of an earlier dump."""
-    shuffle.spill(f"words-earlier-{file.stem}", file.reading(read_table))
-    return {"lots": [f"earlier-{file.stem}"]}
+    return {"spilled": shuffle.spill(f"words-earlier-{file.stem}", file.reading(read_table))}
 
 
 def _signed(rows: pa.Table, sign: int, *columns: str) -> pa.Table:
@@ -138,15 +140,17 @@ def _lots(items: Iterable[Item], max_characters: int, *, size: Callable[[Item], 
         yield lot
 
 
-def _spill_pages(name: str, lot: Sequence[Page], shuffle: Shuffle, *, with_words: bool = True) -> Counter[str]:
+def _spill_pages(name: str, lot: Sequence[Page], shuffle: Shuffle, *, with_words: bool = True) -> Spilled:
     write_pages(shuffle.folder / f"pages-{name}.parquet", lot)
     return _spill_words(name, lot, shuffle, with_words=with_words)
 
 
-def _spill_words(name: str, lot: Sequence[Page], shuffle: Shuffle, *, with_words: bool = True) -> Counter[str]:
-    shuffle.spill(f"titles-{name}", titles.rows(lot))
-    if with_words:
-        shuffle.spill(f"words-{name}", vocabulary.rows(lot))
+def _spill_words(name: str, lot: Sequence[Page], shuffle: Shuffle, *, with_words: bool = True) -> Spilled:
+    spilled = shuffle.spill(f"titles-{name}", titles.rows(lot))
+    return spilled | shuffle.spill(f"words-{name}", vocabulary.rows(lot)) if with_words else spilled
+
+
+def _counts_of(lot: Sequence[Page]) -> Counter[str]:
     return Counter(
         pages=len(lot),
         redirects=sum(page.redirect is not None for page in lot),
@@ -157,8 +161,8 @@ def _spill_words(name: str, lot: Sequence[Page], shuffle: Shuffle, *, with_words
 
 def reread_pages(shard: Location, shuffle: Shuffle) -> Found:
     """A lot of pages that is kept: its titles and words enter the tables anew, beside those of other lots."""
-    name = shard.stem.removeprefix("pages-")
-    return {"lots": [name], "counts": _spill_words(name, list(read_pages(shard)), shuffle), "damage": []}
+    name, lot = shard.stem.removeprefix("pages-"), list(read_pages(shard))
+    return {"lots": [name], "counts": _counts_of(lot), "damage": [], "spilled": _spill_words(name, lot, shuffle)}
 
 
 def reread_own(shard: Location, shuffle: Shuffle, changed: Sequence[str]) -> Found:
@@ -166,22 +170,24 @@ def reread_own(shard: Location, shuffle: Shuffle, changed: Sequence[str]) -> Fou
     name, gone = shard.stem.removeprefix("pages-"), frozenset(changed)
     lot = [page for page in read_pages(shard) if page.title.partition("#")[0] not in gone]
     if not lot:
-        return {"lots": [], "counts": {}, "damage": []}
-    counts = _spill_pages(name, lot, shuffle)
+        return {"lots": [], "counts": {}, "damage": [], "spilled": {}}
+    spilled, counts = _spill_pages(name, lot, shuffle), _counts_of(lot)
     own_entities.filtered(shard.parent / f"{name}.parquet", shuffle.folder / f"{name}.parquet", gone)
     counts["own_entities"] = sum(page.page_id >= 0 and page.redirect is None for page in lot)
-    return {"lots": [name], "counts": counts, "damage": []}
+    return {"lots": [name], "counts": counts, "damage": [], "spilled": spilled}
 
 
 def parse_entities(item: tuple[int, Location], shuffle: Shuffle, lot_characters: int) -> Found:
     """Read one file of entities, a lot at a time: as pages, and a table of what else they have."""
     number, file = item
-    counts, lots = Counter[str](), []
+    counts, lots, spilled = Counter[str](), list[str](), Spilled()
     entities = read_entities(file, is_strict=number != own_entities.FOLDED)
     by_size = _lots(entities, lot_characters, size=lambda entity: sum(len(page.text) for page in entity.pages()))
     for place, lot in enumerate(by_size):
         lots.append(f"own-{number:06d}-{place:04d}")
-        counts.update(_spill_pages(lots[-1], [page for entity in lot for page in entity.pages()], shuffle))
+        pages = [page for entity in lot for page in entity.pages()]
+        spilled |= _spill_pages(lots[-1], pages, shuffle)
+        counts.update(_counts_of(pages))
         own_entities.write(shuffle.folder / f"{lots[-1]}.parquet", lot)
         counts.update(
             own_entities=len(lot),
@@ -189,19 +195,30 @@ def parse_entities(item: tuple[int, Location], shuffle: Shuffle, lot_characters:
             examples=sum(len(entity.examples) for entity in lot),
             shortened_entities=sum(entity.is_shortened for entity in lot),
         )
-    return {"lots": lots, "counts": counts, "damage": []}
+    return {"lots": lots, "counts": counts, "damage": [], "spilled": spilled}
 
 
-def merge_partition(
-    partition: int, shuffle: Shuffle, lots: Sequence[str], word_lots: Sequence[str] | None = None
-) -> Found:
-    """The distinct titles and words of one partition, each in hash order."""
-    counts, of_words = {}, lots if word_lots is None else word_lots
-    with shuffle.folder.filling() as folder:
-        for table, reduce, own in (("titles", titles.reduce, lots), ("words", vocabulary.reduce, of_words)):
-            rows = shuffle.gather([f"{table}-{lot}" for lot in own], partition)
-            counts[table] = reduce(rows, folder / f"{table}-{partition:04d}.parquet")
-    return counts
+# -- between spilling and reducing
+
+
+def combine(combining: Combining, shuffle: Shuffle) -> Found:
+    """One range's rows of many files, as one file with a batch per partition."""
+    shuffle.combine(combining)
+    return {}
+
+
+def merge_partition(place: int, partitions: Sequence[Partition], shuffle: Shuffle) -> Found:
+    """The distinct titles or words of one partition, in hash order."""
+    partition, count = partitions[place], 0
+    reduce = {TITLES: titles.reduce, WORDS: vocabulary.reduce}[partition.table]
+    with (shuffle.folder / f"{partition.name}.parquet").writing() as path, contextlib.ExitStack() as stack:
+        writer: pq.ParquetWriter | None = None
+        for each in shuffle.slices(partition):
+            merged = reduce(each.rows)
+            writer = writer or stack.enter_context(pq.ParquetWriter(path, merged.schema, compression="zstd"))
+            writer.write_table(merged)
+            count += merged.num_rows
+    return {"rows": count}
 
 
 # -- pages -> what teaches the linker
@@ -221,15 +238,12 @@ def spill_names(start: int, shuffle: Shuffle, names: Part) -> Found:
     lot = f"mentions-titles-{start:010d}"
     found = read_strings(names.path, "titles").slice(start, LOT).to_pylist()
     entities = names.array("titles.entities")[start : start + LOT].tolist()
-    shuffle.spill(lot, priors.title_rows(found, entities))
-    return {"lots": [lot]}
+    return {"spilled": shuffle.spill(lot, priors.title_rows(found, entities))}
 
 
 def spill_aliases(file: Location, shuffle: Shuffle, names: Part) -> Found:
     """The names of some entities from files: they enter the mention table with their counts."""
-    lot = f"mentions-{file.stem}"
-    shuffle.spill(lot, own_entities.alias_rows(file, Names(names)))
-    return {"lots": [lot]}
+    return {"spilled": shuffle.spill(f"mentions-{file.stem}", own_entities.alias_rows(file, Names(names)))}
 
 
 def moved_pages(item: tuple[Location, Keys], titles_moved: pa.Array) -> Found:
@@ -269,17 +283,16 @@ def count_piece(
         pairs[PAGE_WORDS].append(cooccurrence.page_words(lot, tokens, owners, words))
         pairs[LINK_WORDS].append(cooccurrence.link_words(tokens, links, window=window))
         pairs[GRAPH].append(cooccurrence.edges(links, owners))
-    name = f"mentions-{piece.name}"
     cells = {table: cooccurrence.rows(pairs[table]) for table in TABLES}
     links_found = priors.rows(mentions)
     if earlier and is_gone:
         links_found = rename_entities(links_found, earlier, "entity")
         cells = {table: rename_entities(rows, earlier, *ENTITY_COLUMNS[table]) for table, rows in cells.items()}
-    shuffle.spill(name, _signed(links_found, piece.sign, "count"))
+    spilled = shuffle.spill(f"{ANCHORS}-{piece.name}", _signed(links_found, piece.sign, "count"))
     for table, rows in cells.items():
         signed = _signed(rows, piece.sign, "count")
-        shuffle.spill_by_id(f"{table}-{piece.name}", signed, num_ids=num_entities)
-    return {"lots": [name], "counts": {key: piece.sign * count for key, count in counts.items()}}
+        spilled |= shuffle.spill(f"{table}-{piece.name}", signed, num_keys=num_entities)
+    return {"spilled": spilled, "counts": {key: piece.sign * count for key, count in counts.items()}}
 
 
 def carry_cells(item: tuple[str, int, int], shuffle: Shuffle, earlier: Earlier, num_entities: int) -> Found:
@@ -294,8 +307,7 @@ def carry_cells(item: tuple[str, int, int], shuffle: Shuffle, earlier: Earlier, 
     }
     name = f"{table}-earlier-{start:010d}"
     rows = rename_entities(pa.table(columns), earlier, *ENTITY_COLUMNS[table])
-    shuffle.spill_by_id(name, rows, num_ids=num_entities)
-    return {"lots": [name]}
+    return {"spilled": shuffle.spill(name, rows, num_keys=num_entities)}
 
 
 def carry_anchors(item: tuple[int, int], shuffle: Shuffle, earlier: Earlier) -> Found:
@@ -307,43 +319,44 @@ def carry_anchors(item: tuple[int, int], shuffle: Shuffle, earlier: Earlier) -> 
     entities, counts = (column[cells] for column in counted.columns)
     mentions = read_strings(earlier.corpus.path, "mentions").take(pa.array(mention))
     rows = priors.link_rows(earlier.corpus.array("mentions.hashes")[mention], mentions, entities, counts)
-    name = f"mentions-earlier-{start:010d}"
-    shuffle.spill(name, rename_entities(rows, earlier, "entity"))
-    return {"lots": [name]}
+    return {"spilled": shuffle.spill(f"{ANCHORS}-earlier-{start:010d}", rename_entities(rows, earlier, "entity"))}
 
 
 def spill_source(item: tuple[int, int, SourceShard], shuffle: Shuffle, names: Part, page_ids: Ids) -> Found:
     """One shard of a further source of priors, by the lot."""
     source, place, shard = item
-    counts, lots = Counter[str](), []
+    counts, spilled = Counter[str](), Spilled()
     for number, lot in enumerate(prior_sources.count_lots(shard, Names(names), page_ids, counts)):
-        lots.append(f"mentions-source-{source:03d}-{place:06d}-{number:04d}")
-        shuffle.spill(lots[-1], priors.rows(lot, source=source))
-    return {"lots": lots, "counts": counts}
+        name = f"mentions-source-{source:03d}-{place:06d}-{number:04d}"
+        spilled |= shuffle.spill(name, priors.rows(lot, source=source))
+    return {"spilled": spilled, "counts": counts}
 
 
 def reduce_partition(
-    partition: int,
-    shuffle: Shuffle,
-    links: Sequence[str],
-    mentions: Sequence[str],
-    tables: Mapping[str, Sequence[str]],
-    num_entities: int,
-    rule: MergeRule,
-    uniform_sources: Sequence[int],
+    place: int, partitions: Sequence[Partition], shuffle: Shuffle, rule: MergeRule, uniform_sources: Sequence[int]
 ) -> Found:
-    """One partition of the mention table, from links and from further `mentions`, and of every CSR array."""
+    """Pieces of one partition of the mention table, or of a CSR array; returns their names and numbers of rows."""
+    partition, pieces = partitions[place], dict[str, int]()
     with (shuffle.folder / "pieces").filling() as folder:
-        anchors = priors.add_up(shuffle.gather(links, partition))
-        target = folder / f"mentions-{partition:04d}"
-        rows = pa.concat_tables([anchors, shuffle.gather(mentions, partition)])
-        found = priors.reduce(rows, target, rule=rule, uniform_sources=uniform_sources)
-        priors.write_anchors(folder / f"{ANCHORS}-{partition:04d}", anchors, found)
-        occurrences.write_sequences(target, found)
-        for table, lots in tables.items():
-            entities = shuffle.ids(partition, num_ids=num_entities)
-            cooccurrence.reduce(shuffle.gather(lots, partition), entities, folder / f"{table}-{partition:04d}")
-    return {"mentions": len(found)}
+        for number, each in enumerate(shuffle.slices(partition)):
+            target = folder / f"{partition.name}.{number}"
+            if partition.table == MENTIONS:
+                pieces[target.name] = _reduce_mentions(target, each.sets, rule, uniform_sources)
+            else:
+                cooccurrence.reduce(each.rows, each.keys, target)
+                pieces[target.name] = len(each.keys)
+    return {"pieces": pieces}
+
+
+def _reduce_mentions(target: Path, sets: Sequence[pa.Table], rule: MergeRule, uniform_sources: Sequence[int]) -> int:
+    """From links, and from titles, aliases and further sources."""
+    links, others = sets
+    anchors = priors.add_up(links)
+    rows = pa.concat_tables([anchors, others])
+    found = priors.reduce(rows, target, rule=rule, uniform_sources=uniform_sources)
+    priors.write_anchors(Path(f"{target}.{ANCHORS}"), anchors, found)
+    occurrences.write_sequences(target, found)
+    return len(found)
 
 
 # -- pages -> where mentions stand, now that it is known what they are
@@ -354,23 +367,23 @@ def spill_occurrences(piece: Piece, shuffle: Shuffle, sequences: Part, known: Kn
     rows = occurrences.rows(piece.shard, SequenceIndex(sequences.path), taught, piece.keys)
     if piece.sign < 0:
         rows = rows.filter(pa.array(known.is_known[rows["mention"].to_numpy()]))
-    name = f"occurrences-{piece.name}"
-    shuffle.spill_by_id(name, _signed(rows, piece.sign, "pages", "linked_pages"), num_ids=known.num_mentions)
-    return {"lots": [name], "mentions": rows.num_rows}
+    signed = _signed(rows, piece.sign, "pages", "linked_pages")
+    return {"spilled": shuffle.spill(f"occurrences-{piece.name}", signed, num_keys=known.num_mentions)}
 
 
 def spill_fresh_occurrences(piece: Piece, shuffle: Shuffle, sequences: Part, known: Known, taught: Choice) -> Found:
     """The mentions that were not known before, in the text of pages that stay."""
     rows = occurrences.rows(piece.shard, SequenceIndex(sequences.path), taught, piece.keys)
     rows = rows.set_column(0, "mention", pa.array(known.fresh[rows["mention"].to_numpy()]))
-    name = f"occurrences-fresh-{piece.name}"
-    shuffle.spill_by_id(name, rows, num_ids=known.num_mentions)
-    return {"lots": [name], "mentions": rows.num_rows}
+    return {"spilled": shuffle.spill(f"occurrences-fresh-{piece.name}", rows, num_keys=known.num_mentions)}
 
 
-def reduce_occurrences(partition: int, shuffle: Shuffle, lots: Sequence[str], num_mentions: int) -> Found:
-    """One partition of the counts of occurrences."""
-    mentions = shuffle.ids(partition, num_ids=num_mentions)
+def reduce_occurrences(place: int, partitions: Sequence[Partition], shuffle: Shuffle) -> Found:
+    """Pieces of one partition of the counts of occurrences."""
+    partition, pieces = partitions[place], dict[str, int]()
     with (shuffle.folder / "counts").filling() as folder:
-        occurrences.reduce(shuffle.gather(lots, partition), mentions, folder / f"occurrences-{partition:04d}")
-    return {"mentions": len(mentions)}
+        for number, each in enumerate(shuffle.slices(partition)):
+            target = folder / f"{partition.name}.{number}"
+            occurrences.reduce(each.rows, each.keys, target)
+            pieces[target.name] = len(each.keys)
+    return {"pieces": pieces}

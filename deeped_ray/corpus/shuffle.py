@@ -1,13 +1,20 @@
-"""How map tasks hand rows to reduce tasks: one Arrow file per map task, with one record batch per partition.
+"""How map tasks hand rows to reduce tasks: by files of rows that are sorted by their first column, the key.
 
-A reducer reads its batch of every file, so its memory is the size of one partition, however large the dump.
+    map         spills a file with one record batch for each of 16 ranges of keys, and counts the bytes of each
+    (driver)    plans: a range that is too much for one reducer is cut into partitions
+    combine     makes of that range's batches in many files one file, with a batch per partition
+    reduce      takes its batch of every file, a slice of its keys at a time if there is more than was planned
+
+A piece is a batch that somebody reads: on object storage, a request or two. There are 16 for each file of a map task, and
+for each partition one for each combined file of its range. Without combining there would be one for every file of a map
+task and every partition, which grows with the square of the dump.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +23,65 @@ import pyarrow as pa
 from deeped_ray.storage.arrow import open_arrow, read_table
 from deeped_ray.storage.location import Location
 
+HASHES = 2**64
+"""Keys are below this number: hashes, or ids if their number is given instead."""
+MAX_RANGES = 16
+COMBINED = 2
+"""Times the rows that a reducer gathers, which a combining task gathers: to sort them takes less memory than to add them up."""
 _READERS = 8
+Spilled = dict[str, list[int]]
+"""Names of files, and the bytes in memory of the rows of each range."""
+
+
+class Partition(NamedTuple):
+    """What one reducer gathers."""
+
+    table: str
+    label: str
+    """Of partitions of one table, these are in the order of their keys."""
+    first: int
+    end: int
+    """Keys are below this."""
+    batch: int
+    files: tuple[tuple[str, ...], ...]
+    """Names, for each set of rows that is reduced together and kept apart."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.table}-{self.label}"
+
+
+class Combining(NamedTuple):
+    """A range's batch of some files, which become one file with a batch for each partition of the range."""
+
+    label: str
+    files: tuple[str, ...]
+    batch: int
+    borders: tuple[int, ...]
+    """First keys of all partitions but the first."""
+
+
+class Plan(NamedTuple):
+    partitions: list[Partition]
+    combinings: list[Combining]
+
+
+class Slice(NamedTuple):
+    """The rows of some keys, a table for each set."""
+
+    first: int
+    end: int
+    sets: list[pa.Table]
+
+    @property
+    def rows(self) -> pa.Table:
+        """If there is one set."""
+        (rows,) = self.sets
+        return rows
+
+    @property
+    def keys(self) -> range:
+        return range(self.first, self.end)
 
 
 @dataclass(frozen=True)
@@ -24,48 +89,148 @@ class Shuffle:
     """Any node can be handed one."""
 
     folder: Location
-    num_partitions: int
+    max_bytes: int
+    """Of rows, in memory, that a task gathers."""
+    num_partitions: int = 0
+    """At least so many; 0: as many as `max_bytes` asks for."""
 
-    def spill(self, name: str, rows: pa.Table) -> None:
-        """By equal slices of the range of hashes, so that partitions one after the other are in hash order."""
-        top: npt.NDArray[np.uint64] = rows["hash"].to_numpy() >> np.uint64(32)
-        self._spill(name, rows, ((top * np.uint64(self.num_partitions)) >> np.uint64(32)).astype(np.int64))
+    @property
+    def num_ranges(self) -> int:
+        return min(self.num_partitions or MAX_RANGES, MAX_RANGES)
 
-    def spill_by_id(self, name: str, rows: pa.Table, *, num_ids: int) -> None:
-        """By equal slices of 0 .. num_ids - 1; the first column has the ids."""
-        self._spill(name, rows, rows[0].to_numpy().astype(np.int64) * self.num_partitions // max(num_ids, 1))
+    # -- map
 
-    def ids(self, partition: int, *, num_ids: int) -> range:
-        """The ids that `spill_by_id` gives to a partition."""
-        first, last = (-(-border * num_ids // self.num_partitions) for border in (partition, partition + 1))
-        return range(first, last)
+    def spill(self, name: str, rows: pa.Table, *, num_keys: int = HASHES) -> Spilled:
+        """A batch for each range of keys; returns how many bytes each has."""
+        bounds = self._write(name, rows, _borders(0, num_keys, self.num_ranges)[1:-1])
+        bytes_per_row = rows.nbytes / max(rows.num_rows, 1)
+        return {name: [int(size * bytes_per_row) for size in np.diff(bounds).tolist()]}
 
-    def gather(self, names: Sequence[str], partition: int) -> pa.Table:
-        """The rows of one partition, from all files."""
-
-        def batch_of(name: str) -> pa.RecordBatch:
-            return self._file(name).reading(lambda source: open_arrow(source).get_batch(partition))
-
-        with ThreadPoolExecutor(_READERS) as readers:  # storage that is far away answers slowly, but many at once
-            batches = list(readers.map(batch_of, names))
-        return pa.Table.from_batches(batches).combine_chunks()
-
-    def _file(self, name: str) -> Location:
-        return self.folder / f"{name}.arrow"
-
-    def _spill(self, name: str, rows: pa.Table, partitions: npt.NDArray[np.int64]) -> None:
-        """Write the rows of every partition as one batch."""
-        order = np.argsort(partitions, kind="stable")
-        ordered = rows.take(pa.array(order)).combine_chunks()
-        bounds = np.searchsorted(partitions[order], np.arange(self.num_partitions + 1))
+    def _write(self, name: str, rows: pa.Table, borders: Sequence[int]) -> npt.NDArray[np.int64]:
+        """Returns where the batches begin and end."""
+        keys, rows = rows[0].to_numpy(), rows.combine_chunks()
+        if np.any(keys[1:] < keys[:-1]):
+            order = np.argsort(keys, kind="stable")
+            keys, rows = keys[order], rows.take(pa.array(order))
+        inner = np.searchsorted(keys, np.array(borders, dtype=keys.dtype))
+        bounds = np.concatenate([[0], inner, [len(keys)]])
         with (
             self._file(name).writing() as path,
             pa.OSFile(str(path), "wb") as sink,
             pa.ipc.new_file(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer,
         ):
-            for start, end in itertools.pairwise(bounds):
-                batches = ordered.slice(start, end - start).combine_chunks().to_batches()
+            for start, end in itertools.pairwise(bounds.tolist()):
+                batches = rows.slice(start, end - start).combine_chunks().to_batches()
                 writer.write_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema))
+        return bounds
+
+    # -- between
+
+    def plan(self, table: str, *sets: Mapping[str, list[int]], num_keys: int = HASHES) -> Plan:
+        """Partitions by what was spilled, in the order of their keys."""
+        partitions, combinings = list[Partition](), list[Combining]()
+        names = [tuple(each) for each in sets]
+        sizes = [np.array([*each.values()], dtype=np.int64).reshape(-1, self.num_ranges) for each in sets]
+        borders = _borders(0, num_keys, self.num_ranges)
+        for batch in range(self.num_ranges):
+            num_bytes = sum(int(each[:, batch].sum()) for each in sizes)
+            count = max(1, -(-num_bytes // self.max_bytes), -(-self.num_partitions // self.num_ranges))
+            label = f"{batch:04d}"
+            if count == 1:
+                partitions.append(Partition(table, label, borders[batch], borders[batch + 1], batch, tuple(names)))
+                continue
+            inner = _borders(batch * count, num_keys, self.num_ranges * count, count)
+            made = []
+            for place, (own, each) in enumerate(zip(names, sizes, strict=True)):
+                groups = list(_groups(own, each[:, batch].tolist(), COMBINED * self.max_bytes))
+                made.append(tuple(f"combined-{table}-{label}-{place}-{number:04d}" for number in range(len(groups))))
+                combinings += map(Combining, made[-1], groups, itertools.repeat(batch), itertools.repeat(inner[1:-1]))
+            for number, (first, end) in enumerate(itertools.pairwise(inner)):
+                partitions.append(Partition(table, f"{label}-{number:04d}", first, end, number, tuple(made)))
+        return Plan(partitions, combinings)
+
+    def combine(self, combining: Combining) -> None:
+        """Rows with the same key stay in the order of the files."""
+        tables = [table for lot in self._read(combining.files, combining.batch) for table in lot]
+        self._write(combining.label, pa.concat_tables(tables), combining.borders)
+
+    # -- reduce
+
+    def slices(self, partition: Partition) -> Iterator[Slice]:
+        """The rows of a partition, in slices of keys that are not too much at once: one, if the plan was right."""
+        end = partition.first
+        while True:
+            first = end
+            end, sets = self._gather(partition, first)
+            yield Slice(first, end, sets)
+            if end >= partition.end:
+                return
+
+    def _gather(self, partition: Partition, first: int) -> tuple[int, list[pa.Table]]:
+        """Rows from a key on, up to one before which there are not too many; returns it, too."""
+        end, held_bytes = partition.end, 0
+        held: list[list[pa.Table]] = [[] for _ in partition.files]
+        for number, files in enumerate(partition.files):
+            for lot in self._read(files, partition.batch):
+                tables = [_between(table, first, end) for table in lot]
+                held[number] += tables
+                held_bytes += sum(table.nbytes for table in tables)
+                while held_bytes > self.max_bytes and (middle := _middle_key(held, first)) < end:
+                    end = middle
+                    held = [_cut(tables, first, end) for tables in held]
+                    held_bytes = sum(table.nbytes for each in held for table in each)
+        return end, [pa.concat_tables(each).combine_chunks() for each in held]
+
+    def _read(self, names: Sequence[str], batch: int) -> Iterator[list[pa.Table]]:
+        """One batch of every file, some files at a time."""
+
+        def rows_of(name: str) -> pa.Table:
+            return pa.Table.from_batches([self._file(name).reading(lambda source: open_arrow(source).get_batch(batch))])
+
+        with ThreadPoolExecutor(_READERS) as readers:  # storage that is far away answers slowly, but many at once
+            for start in range(0, len(names), 4 * _READERS):
+                yield list(readers.map(rows_of, names[start : start + 4 * _READERS]))
+
+    def _file(self, name: str) -> Location:
+        return self.folder / f"{name}.arrow"
+
+
+def _borders(first: int, num_keys: int, num_slices: int, count: int | None = None) -> tuple[int, ...]:
+    """The first keys of some of the slices of 0 .. num_keys - 1, and the end of the last; equal, but for one."""
+    count = num_slices if count is None else count
+    return tuple(-(-place * num_keys // num_slices) for place in range(first, first + count + 1))
+
+
+def _groups(names: Sequence[str], sizes: Sequence[int], max_bytes: int) -> Iterator[tuple[str, ...]]:
+    """Names that follow each other, as many as hold so many bytes together."""
+    group, held = list[str](), 0
+    for name, size in zip(names, sizes, strict=True):
+        if group and held + size > max_bytes:
+            yield tuple(group)
+            group, held = [], 0
+        group.append(name)
+        held += size
+    if group:
+        yield tuple(group)
+
+
+def _between(rows: pa.Table, first: int, end: int) -> pa.Table:
+    keys = rows[0].to_numpy()
+    start = int(np.searchsorted(keys, keys.dtype.type(first)))
+    stop = int(np.searchsorted(keys, keys.dtype.type(end - 1), side="right")) if end > first else start
+    return rows.slice(start, stop - start)
+
+
+def _cut(tables: Sequence[pa.Table], first: int, end: int) -> list[pa.Table]:
+    """Rows of these keys, copied, so that the others are not held by them."""
+    kept = [_between(table, first, end) for table in tables]
+    return [rows.take(pa.array(np.arange(rows.num_rows))) for rows in kept]
+
+
+def _middle_key(held: Sequence[Sequence[pa.Table]], first: int) -> int:
+    """Half of the rows have lower keys; the next key if the lowest has more."""
+    keys = np.concatenate([table[0].to_numpy() for tables in held for table in tables])
+    return max(int(np.partition(keys, len(keys) // 2)[len(keys) // 2]), first + 1)
 
 
 def read_merged(files: Sequence[Location], **options: Any) -> pa.Table:

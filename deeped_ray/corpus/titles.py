@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import StringIndex, hash64, hashes_of, write_hashed_strings
@@ -55,8 +54,8 @@ def rows(pages: Sequence[Page]) -> pa.Table:
     return pa.table([hashes_of(columns[0]), *columns], schema=_SCHEMA)
 
 
-def reduce(table: pa.Table, target: Path) -> int:
-    """One row per title, in hash order; returns how many. An article wins over a redirect, the lower page id over the higher."""
+def reduce(table: pa.Table) -> pa.Table:
+    """One row per title, in hash order. An article wins over a redirect, the lower page id over the higher."""
     links = table.group_by("title", use_threads=False).aggregate([("num_links", "sum"), ("hash", "min")])
     pages = table.filter(pc.greater_equal(table["page_id"], 0))
     pages = pages.append_column("is_redirect", pc.not_equal(pages["redirect"], _NO_REDIRECT))
@@ -65,9 +64,7 @@ def reduce(table: pa.Table, target: Path) -> int:
     merged = links.join(first, "title", join_type="left outer", use_threads=False)
     merged = merged.sort_by([("hash_min", "ascending"), ("title", "ascending")])
     columns = [pc.fill_null(merged[f"{column}_first"], value) for column, value in _WITHOUT_PAGE.items()]
-    result = pa.table([merged["hash_min"], merged["title"], *columns, merged["num_links_sum"]], schema=_SCHEMA)
-    pq.write_table(result, target, compression="zstd")
-    return int(result.num_rows)
+    return pa.table([merged["hash_min"], merged["title"], *columns, merged["num_links_sum"]], schema=_SCHEMA)
 
 
 @dataclass(frozen=True)

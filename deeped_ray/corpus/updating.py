@@ -18,7 +18,7 @@ from deeped_ray.corpus.config import LOT
 from deeped_ray.corpus.cooccurrence import TABLES, WordCounts
 from deeped_ray.corpus.occurrences import SequenceIndex
 from deeped_ray.corpus.pages import page_shards
-from deeped_ray.corpus.shuffle import Shuffle
+from deeped_ray.corpus.shuffle import Shuffle, Spilled
 from deeped_ray.corpus.teaching import Choice
 from deeped_ray.corpus.titles import Resolution
 from deeped_ray.corpus.update import (
@@ -91,18 +91,17 @@ class Update:
         summary = self.before.corpus.summary()
         return {"links": summary["followed_links"], "dead_links": summary["dead_links"], "tokens": summary["tokens"]}
 
-    def carry(self, run: Run, shuffle: Shuffle, num_entities: int) -> dict[str, list[str]]:
-        """Hand what the earlier corpus has counted to the reducers; returns the lots of every table."""
+    def carry(self, run: Run, shuffle: Shuffle, num_entities: int) -> list[dict[str, Any]]:
+        """Hand what the earlier corpus has counted to the reducers; returns what the tasks have returned."""
         corpus = self.before.corpus
         cells = [(table, *ends) for table in TABLES for ends in _ranges(WordCounts(corpus, table).offsets)]
         carrying = (shuffle, self.earlier, num_entities)
-        done = run("carry", passes.carry_cells, cells, *carrying, unit="ranges of entities").results
-        found: dict[str, list[str]] = {table: [] for table in TABLES}
-        for (table, *_), result in zip(cells, done, strict=True):
-            found[table] += result["lots"]
+        done: list[dict[str, Any]] = run(
+            "carry", passes.carry_cells, cells, *carrying, unit="ranges of entities"
+        ).results
         mentions = list(_ranges(corpus.array(f"{ANCHORS}.offsets")))
         linked = run("carry links", passes.carry_anchors, mentions, shuffle, self.earlier, unit="ranges").results
-        return {**found, ANCHORS: [lot for result in linked for lot in result["lots"]]}
+        return [*done, *linked]
 
     def known(self, folder: Path) -> Known:
         """Which of the mentions in the folder the earlier corpus has."""
@@ -115,17 +114,17 @@ class Update:
 
     def carry_occurrences(
         self, known: Known, folder: Path, work: Location, shuffle: Shuffle, choice: Choice, over_pages: Run
-    ) -> list[str]:
-        """The counts of mentions that were known, and of the others on the pages that stay; returns the lots."""
+    ) -> Spilled:
+        """Spill the counts of mentions that were known, and of the others on the pages that stay."""
         corpus = self.before.corpus
         now = np.load(folder / "mentions.hashes.npy", mmap_mode="r", allow_pickle=False)
         mention = renamed(np.asarray(corpus.array("mentions.hashes")), np.asarray(now))
         counts = {name: corpus.array(f"mentions.{name}").astype(np.int64) for name in ("pages", "linked_pages")}
         rows = pa.table({"mention": mention, **counts})
         rows = rows.filter(pa.array((mention >= 0) & (counts["pages"] > 0)))
-        shuffle.spill_by_id("occurrences-earlier", rows, num_ids=known.num_mentions)
+        spilled = shuffle.spill("occurrences-earlier", rows, num_keys=known.num_mentions)
         if not len(known.fresh):
-            return ["occurrences-earlier"]
+            return spilled
         aside = folder / "fresh"  # all nodes see this folder; it is no part of the part
         aside.mkdir(exist_ok=True)
         strings = read_strings(folder, "mentions").take(pa.array(known.fresh)).to_pylist()
@@ -136,7 +135,7 @@ class Update:
         searching = (shuffle, sequences, known, choice)
         done = over_pages("fresh occurrences", passes.spill_fresh_occurrences, stayed, *searching).results
         shutil.rmtree(aside)
-        return ["occurrences-earlier", *(lot for found in done for lot in found["lots"])]
+        return {**spilled, **{name: sizes for found in done for name, sizes in found["spilled"].items()}}
 
 
 def _ranges(offsets: Any) -> Iterator[tuple[int, int]]:

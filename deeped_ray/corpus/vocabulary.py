@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from deeped_ray.corpus.pages import Ids
 from deeped_ray.corpus.shuffle import read_merged
@@ -37,13 +36,11 @@ def rows(pages: Iterable[Page]) -> pa.Table:
     return pa.table({"hash": hashes_of(list(words)), **columns})
 
 
-def reduce(table: pa.Table, target: Path) -> int:
-    """The distinct words, in hash order; returns how many. A word whose last page is gone adds up to nothing."""
+def reduce(table: pa.Table) -> pa.Table:
+    """The distinct words, in hash order. A word whose last page is gone adds up to nothing."""
     table = table.group_by(["hash", "word"], use_threads=False).aggregate([("count", "sum")])
     table = table.rename_columns({"count_sum": "count"}).sort_by([("hash", "ascending"), ("word", "ascending")])
-    table = table.filter(pc.greater(table["count"], 0)).combine_chunks()
-    pq.write_table(table, target, compression="zstd")
-    return int(table.num_rows)
+    return table.filter(pc.greater(table["count"], 0)).combine_chunks()
 
 
 class Vocabulary(NamedTuple):

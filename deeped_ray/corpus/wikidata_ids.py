@@ -2,6 +2,7 @@
 
 numbers.npy     entity -> 64 for Q64, 0 for none
 entities.npy    the entities that have an id, in the order of their ids
+persons.npy     entities whose type is human
 """
 
 import bisect
@@ -16,6 +17,7 @@ from deeped_ray.knowledge.parts import Part
 
 logger = logging.getLogger(__name__)
 _ID = re.compile(r"(?:https?://(?:www\.)?wikidata\.org/(?:entity|wiki)/)?[Qq]([1-9][0-9]{0,8})", re.ASCII)
+PERSONS = "persons.npy"
 URI = "http://www.wikidata.org/entity/"
 """Before an id, what RDF calls the thing."""
 
@@ -51,6 +53,12 @@ class WikidataIds:
         place = bisect.bisect_left(self._entities, number, key=self.numbers.__getitem__)
         entity = int(self._entities[place]) if place < len(self) else -1
         return entity if entity >= 0 and self.numbers[entity] == number else None
+
+
+def persons_of(part: Part | None) -> npt.NDArray[np.int32]:
+    """Entities that are persons by their type; none if nobody has told types."""
+    is_told = part is not None and PERSONS in part.record.get("files", {})
+    return np.asarray(part.array(PERSONS.removesuffix(".npy"))) if part and is_told else np.zeros(0, np.int32)
 
 
 def ids_part(kb: KnowledgeBase) -> Part | None:

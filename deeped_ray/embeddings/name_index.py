@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.embeddings import name_filing
-from deeped_ray.embeddings.name_filing import HEAD_SALT, MIN_SHARE, MOST, pair_keys
+from deeped_ray.embeddings import name_lists
+from deeped_ray.embeddings.name_filing import MIN_SHARE, MOST
 from deeped_ray.embeddings.name_forms import (
     LONGEST_NAME,
     MIN_STEM,
@@ -37,6 +37,7 @@ from deeped_ray.embeddings.name_forms import (
     is_typo,
     squeeze,
 )
+from deeped_ray.embeddings.name_lists import HEAD_SALT, pair_keys
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hash64, hashes_of
@@ -151,7 +152,7 @@ class NameIndex:
     def _read(self, key: np.uint64) -> slice:
         """Where the list of a key stands, or its head if it is long."""
         rows = self._list(key)
-        return rows if _size(rows) <= name_filing.HEAD else self._list(key ^ HEAD_SALT)
+        return rows if _size(rows) <= name_lists.HEAD else self._list(key ^ HEAD_SALT)
 
     def _list(self, key: np.uint64) -> slice:
         place = int(self._keys.searchsorted(key))
@@ -165,7 +166,7 @@ class NameIndex:
         lists = sorted((self._list(key) for key in keys), key=_size)
         if not _size(lists[0]):
             return _NOTHING
-        if _size(lists[0]) <= name_filing.HEAD:
+        if _size(lists[0]) <= name_lists.HEAD:
             entities = self.entities[lists[0]]
         else:
             rarest = keys[np.argsort([_size(self._list(key)) for key in keys], kind="stable")]

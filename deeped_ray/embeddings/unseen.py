@@ -9,12 +9,13 @@ import numpy.typing as npt
 
 from deeped_ray.embeddings import closed_form
 from deeped_ray.embeddings.closed_form import ClosedFormConfig, Noise
-from deeped_ray.embeddings.evidence import Evidence, bags_of
+from deeped_ray.embeddings.evidence import Bags, Evidence, EvidenceReader, bags_of
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.text import content_words
 
 Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
 
 
 def embed_text(kb: KnowledgeBase, title: str, text: str) -> Floats:
@@ -30,6 +31,7 @@ class TextEmbedder:
         names = (field.name for field in fields(ClosedFormConfig))
         self._config = ClosedFormConfig(**{name: part.config[name] for name in names if name in part.config})
         self._words = Words(kb.open("words"))
+        self._reader = EvidenceReader(kb.open("corpus"), self._words)
         self._noise = Noise(*(np.asarray(part.array(f"noise_{name}")) for name in Noise._fields))
         self._inverse = closed_form.inverse_of(self._noise, ridge=self._config.ridge)
 
@@ -37,23 +39,49 @@ class TextEmbedder:
         vector: Floats = self.embed_all([(title, text)])[0]
         return vector
 
-    def embed_all(self, entities: Sequence[tuple[str, str]]) -> Floats:
-        """One row for every title and text."""
+    def embed_all(self, entities: Sequence[tuple[str, str]], known: Sequence[int | None] | None = None) -> Floats:
+        """One row for every title and text.
+
+        Where `known` names an entity of the corpus, the words of its page and around its links count beside the text.
+        """
         titles = [content_words(title) for title, _ in entities]
         pages = [named + content_words(text) if text else [] for named, (_, text) in zip(titles, entities, strict=True)]
-        bags = [*pages, *titles]
+        earlier_pages, earlier_links = self._earlier(known or [None] * len(entities))
+        found = [*self._rows([*pages, *titles])]
+        page_rows = [np.concatenate(both) for both in zip(found[: len(pages)], earlier_pages, strict=True)]
+        bags = [*page_rows, *earlier_links, *found[len(pages) :]]
         # only the words of these texts need their contrast
-        flat = [word for bag in bags for word in bag]
-        number = {word: i for i, word in enumerate(dict.fromkeys(flat))}
-        found = self._words.find_all([*number])[[number[word] for word in flat]]
-        rows, places = np.unique(found, return_inverse=True)
+        rows, places = np.unique(np.concatenate([*bags, np.zeros(0, np.int64)]), return_inverse=True)
         places = np.where(rows[places] >= 0, places, -1)
         contrasts = (self._words.vectors[rows].astype(np.float64) - self._noise.mean) @ self._inverse
         cut = np.split(places, np.cumsum([len(bag) for bag in bags])[:-1])
-        page_bags, title_bags = cut[: len(pages)], cut[len(pages) :]
-        nothing = [places[:0]] * len(entities)
-        evidence = Evidence(*(bags_of(each) for each in (page_bags, nothing, title_bags)))
+        evidence = Evidence(*(bags_of(cut[start : start + len(pages)]) for start in range(0, len(cut), len(pages))))
         return _embed(evidence, contrasts.astype(np.float32), self._config)
+
+    def _rows(self, texts: Sequence[Sequence[str]]) -> list[Rows]:
+        """Rows of the words of texts, -1 for words without a vector."""
+        flat = [word for text in texts for word in text]
+        number = {word: i for i, word in enumerate(dict.fromkeys(flat))}
+        found = self._words.find_all([*number])[[number[word] for word in flat]]
+        return np.split(found, np.cumsum([len(text) for text in texts])[:-1])
+
+    def _earlier(self, entities: Sequence[int | None]) -> tuple[list[Rows], list[Rows]]:
+        """Rows of the words of pages and around links, each as often as it stands there."""
+        asked = [each for each in entities if each is not None]
+        if not asked:
+            nothing = [np.zeros(0, np.int64)] * len(entities)
+            return nothing, nothing
+        evidence, place = self._reader.read(np.array(asked)), {entity: i for i, entity in enumerate(asked)}
+        pages, links = (
+            [_repeated(bags, place[each]) if each is not None else np.zeros(0, np.int64) for each in entities]
+            for bags in (evidence.page, evidence.links)
+        )
+        return pages, links
+
+
+def _repeated(bags: Bags, entity: int) -> Rows:
+    rows, counts = bags.bag(entity)
+    return np.repeat(rows, counts.astype(np.int64))
 
 
 def _embed(evidence: Evidence, contrasts: Floats, config: ClosedFormConfig) -> Floats:

@@ -51,7 +51,7 @@ def _links(kb: KnowledgeBase, spec: str) -> list[Document]:
     documents = teaching.read(kb.open("corpus"), "train" if spec == "links:train" else "dev")
     if not documents:
         raise DeepEdError(
-            f"{kb} has no documents for {spec}: its dump has too few links, or was read with --teaching-links 0."
+            f"{kb} has no documents for {spec}: its dump has too few links, it was read with --teaching-links 0, or this is an archive, which holds no texts."
         )
     return documents
 

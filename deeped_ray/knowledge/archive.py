@@ -32,6 +32,8 @@ from deeped_ray.types import DeepEdError
 
 PARTS = ("corpus", "words", "vectors", "index", "linker", "wikidata")
 """What linking needs; not the pages."""
+TEXTS = frozenset({"teaching.parquet"})
+"""Files with text of articles. Linking does not need them, and whoever gives text away has to name its authors."""
 _MANIFEST, _CARD = "manifest.json", "README.md"
 _MOST_MANIFEST_BYTES = 2**24
 _BLOCK_BYTES = 2**20
@@ -48,12 +50,14 @@ class ArchiveError(DeepEdError):
 
 
 def packed_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of the parts that are packed, without the folders that settings name."""
+    """The manifest of the parts that are packed, without texts and without the folders that settings name."""
     packed = copy.deepcopy(dict(manifest))
     packed["parts"] = {name: record for name, record in packed["parts"].items() if name in PARTS}
     for record in packed["parts"].values():
         record["parents"] = {name: part for name, part in record["parents"].items() if name in packed["parts"]}
+        record["files"] = {file: found for file, found in record["files"].items() if file not in TEXTS}
         record["settings"] = _without_folders(record.get("settings", {}))
+        record.pop("replaced", None)
     return packed
 
 

@@ -43,6 +43,8 @@ from deeped_ray.types import DeepEdError
 
 FORMAT = 5
 VERSIONS = "versions"
+REMEMBERED = 20
+"""Ids of earlier parts that a record keeps, at most: they tell an older part from one of another knowledge base."""
 _MANIFEST = "manifest.json"
 
 
@@ -115,7 +117,8 @@ class KnowledgeBase:
         record = parts[name]
         for parent, parent_id in record["parents"].items():
             if parts.get(parent, {}).get("id") != parent_id:
-                raise ArtifactError(f"The {name} part of {self} was made from an older {parent} part. {remedy} again.")
+                whose = _whose(parent_id, parts.get(parent, {}))
+                raise ArtifactError(f"The {name} part of {self} was made from {whose} {parent} part. {remedy} again.")
         part = self._part(name, record)
         problem = damage_of(part, full=False)
         if problem:
@@ -247,6 +250,9 @@ class KnowledgeBase:
         if not part.location.exists():
             self._put(folder, part)
         previous = manifest["parts"].get(name)
+        if previous is None or "replaced" in previous:
+            replaced = [*previous["replaced"], previous["id"]] if previous else []
+            record["replaced"] = [each for each in dict.fromkeys(replaced) if each != record["id"]][-REMEMBERED:]
         manifest["parts"][name] = record
         self.write_manifest(manifest)
         if previous and previous["folder"] not in self._named():
@@ -275,6 +281,13 @@ class KnowledgeBase:
         homes = [self.home, *(self.home / VERSIONS / name for name in others)]
         manifests = [KnowledgeBase(each).manifest() for each in homes]
         return {record["folder"] for manifest in manifests for record in manifest["parts"].values()}
+
+
+def _whose(parent_id: str, record: Mapping[str, Any]) -> str:
+    """Where a parent comes from that is not the current one. Records of earlier versions of this program do not tell."""
+    replaced = record.get("replaced")
+    is_other = isinstance(replaced, list) and parent_id not in replaced
+    return "another knowledge base's" if is_other else "an older"
 
 
 def _home_of(location: Location) -> Location:

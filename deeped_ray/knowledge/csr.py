@@ -24,8 +24,15 @@ def write_csr(prefix: Path, lengths: npt.NDArray[np.int64], **columns: npt.NDArr
 
 
 def join_csr(pieces: Sequence[Path], target: Path, columns: Sequence[str]) -> None:
-    lengths = [np.diff(np.load(f"{piece}.offsets.npy", allow_pickle=False)) for piece in pieces]
-    np.save(f"{target}.offsets.npy", _offsets(np.concatenate(lengths)))
+    """One piece at a time."""
+    offsets = [np.load(f"{piece}.offsets.npy", mmap_mode="r", allow_pickle=False) for piece in pieces]
+    num_rows = sum(len(each) - 1 for each in offsets)
+    joined = np.lib.format.open_memmap(f"{target}.offsets.npy", mode="w+", dtype=np.int64, shape=(num_rows + 1,))
+    row = 0
+    for each in offsets:
+        joined[row + 1 : row + len(each)] = each[1:] + joined[row]
+        row += len(each) - 1
+    joined.flush()
     for name in columns:
         concatenate_arrays([Path(f"{piece}.{name}.npy") for piece in pieces], Path(f"{target}.{name}.npy"))
 

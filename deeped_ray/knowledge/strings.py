@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deeped_ray.storage.arrays import concatenate_arrays
 from deeped_ray.storage.arrow import open_arrow
+from deeped_ray.storage.cache import temporary_folder
 
 
 def hash64(string: str) -> int:
@@ -46,10 +48,27 @@ def write_hashed_strings(
 
 
 def join_strings(pieces: Sequence[Path], folder: Path, name: str) -> None:
-    """Strings of pieces, given by their prefixes, which follow each other in hash order."""
-    hashes = np.concatenate([np.load(f"{piece}.hashes.npy", allow_pickle=False) for piece in pieces])
-    strings = pa.chunked_array([read_strings(piece.parent, piece.name) for piece in pieces])
-    write_hashed_strings(folder, name, hashes, strings)
+    """Strings of pieces, given by their prefixes, which follow each other in hash order. They stay on disk meanwhile."""
+    concatenate_arrays([Path(f"{piece}.hashes.npy") for piece in pieces], folder / f"{name}.hashes.npy")
+    strings = [read_strings(piece.parent, piece.name) for piece in pieces]
+    with temporary_folder(folder) as aside:
+        write_mapped(folder / f"{name}.arrow", pa.table({"string": _joined(strings, aside)}))
+
+
+def _joined(arrays: Sequence[pa.Array], aside: Path) -> pa.Array:
+    """All strings in one piece, over files: Arrow would hold them in memory to write them so."""
+    position = 0
+    with open(aside / "strings", "wb") as sink, open(aside / "offsets", "wb") as offsets_sink:
+        offsets_sink.write(bytes(8))
+        for array in arrays:
+            _, offsets_buffer, content = array.buffers()
+            offsets = np.frombuffer(offsets_buffer, np.int64)[array.offset : array.offset + len(array) + 1]
+            first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+            offsets_sink.write((offsets[1:] - first + position).tobytes())
+            sink.write(memoryview(content)[first:last] if content is not None else b"")
+            position += last - first
+    buffers = [pa.memory_map(str(aside / name)).read_buffer() for name in ("offsets", "strings")]
+    return pa.Array.from_buffers(pa.large_string(), sum(map(len, arrays)), [None, *buffers])
 
 
 def read_strings(folder: Path, name: str) -> pa.Array:

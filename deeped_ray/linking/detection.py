@@ -14,9 +14,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
@@ -24,12 +25,15 @@ from deeped_ray.corpus.own_entities import claimed_names
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, Part
 from deeped_ray.linking.pace import Pause, no_pause
-from deeped_ray.linking.span_columns import Columns, Floats, Vectors, tell
-from deeped_ray.linking.spans import Read, SpanFinder
 from deeped_ray.text import Ints
 from deeped_ray.types import DeepEdError, Mentions
 
+# these import numba: half a second that look-ups do not need
+if TYPE_CHECKING:
+    from deeped_ray.linking.span_columns import Columns
+
 Span = tuple[int, int]
+Floats = npt.NDArray[np.float32]
 PIECE_CHARACTERS = 10_000
 """Read at once: some ten milliseconds of work."""
 WEIGHTS = "detection.safetensors"
@@ -71,7 +75,7 @@ class Weights(NamedTuple):
     """[1], in log-odds"""
 
     def scores(self, columns: Floats) -> Floats:
-        from deeped_ray.linking import kernels  # imports numba: half a second that look-ups do not need
+        from deeped_ray.linking import kernels
 
         active = np.empty((len(columns), len(self.output)), np.float32)
         kernels.dots(self.standard(columns), self.hidden, active)  # BLAS would start threads
@@ -80,7 +84,10 @@ class Weights(NamedTuple):
 
     def standard(self, columns: Floats) -> Floats:
         """What is not known counts as the mean."""
-        standard: Floats = np.nan_to_num((columns - self.mean) / self.spread)
+        from deeped_ray.linking import column_kernels
+
+        standard = np.empty(columns.shape, np.float32)
+        column_kernels.standardise(columns, self.mean, self.spread, standard)
         return standard
 
 
@@ -96,7 +103,7 @@ def load_weights(path: Path) -> dict[Mentions, Weights]:
 class Detector:
     """Finds mentions by the mention table of a knowledge base, and a model."""
 
-    def __init__(self, columns: Columns, weights: dict[Mentions, Weights], config: DetectionConfig) -> None:
+    def __init__(self, columns: "Columns", weights: dict[Mentions, Weights], config: DetectionConfig) -> None:
         self.config = config
         self._columns, self._weights = columns, weights
 
@@ -120,9 +127,11 @@ def logit(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
-def scored_pieces(text: str, columns: Columns, pause: Pause = no_pause) -> Iterator[tuple[int, Ints, Floats]]:
+def scored_pieces(text: str, columns: "Columns", pause: Pause = no_pause) -> Iterator[tuple[int, Ints, Floats]]:
     """Of every piece of a text: where it starts, and the places and columns of its spans."""
-    read = list[tuple[int, Read]]()
+    from deeped_ray.linking.span_columns import tell
+
+    read = []
     for start, end in pieces(text):
         piece = columns.finder.read(text[start:end])
         if len(piece.found.first):
@@ -209,8 +218,11 @@ def open_detector(kb: KnowledgeBase, config: DetectionConfig) -> Detector | Spac
     return NamesDetector(detector, names)
 
 
-def open_columns(kb: KnowledgeBase) -> Columns:
+def open_columns(kb: KnowledgeBase) -> "Columns":
     """Without vectors, nothing is known of how well candidates fit: that can be looked at before they are made."""
+    from deeped_ray.linking.span_columns import Columns, Vectors
+    from deeped_ray.linking.spans import SpanFinder
+
     corpus, words, vectors = kb.open("corpus"), _current(kb, "words"), _current(kb, "vectors")
     finder = SpanFinder(corpus)
     known = Vectors(words, vectors, num_corpus_words=finder.num_words) if words and vectors else None

@@ -1,7 +1,6 @@
 """The linker: text in, entities with reasons out. Python, command line, evaluation and server all use it."""
 
 import functools
-import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +20,7 @@ from deeped_ray.linking.folded import Folding
 from deeped_ray.linking.inputs import LinkerInputs, Window
 from deeped_ray.linking.pace import Pause, no_pause, num_threads
 from deeped_ray.linking.scoring import FittedModel, Scored, log_softmax
-from deeped_ray.types import DeepEdError, Document, Mention, Mentions, Prediction
+from deeped_ray.types import Document, Mention, Mentions, Prediction, check_spans
 from deeped_ray.types import LinkerKind as LinkerKind
 
 MENTION_COUNTS = "mention_counts.parquet"
@@ -138,6 +137,12 @@ class Linker:
             check_spans(text, spans)
         return Document("", text, tuple(Mention(start, end) for start, end in spans))
 
+    def documents(self, texts: Sequence[str], *, mentions: Mentions | None = None) -> list[Document]:
+        """Many texts with the mentions that are found in them."""
+        find = functools.partial(self.document, mentions=mentions)
+        _ = self.detector  # opened once, not by every thread
+        return [*(map if len(texts) == 1 or self._num_threads == 1 else self._threads.map)(find, texts)]
+
     def link_batch(
         self, documents: Sequence[Document], *, explain: bool = True, pause: Pause = no_pause
     ) -> list[Answers]:
@@ -245,16 +250,3 @@ def is_prior_alone(part: Part) -> bool:
     """Whether there was too little to learn from, so that the linker has no model."""
     kinds: tuple[ModelKind, ...] = ("local", "global")
     return not any(weights_path(part.path, kind).name in part.record["files"] for kind in kinds)
-
-
-def check_spans(text: str, spans: Sequence[Span]) -> None:
-    """Refuse spans that are outside the text, empty or overlapping."""
-    for start, end in spans:
-        if 0 <= end <= start <= len(text):
-            raise DeepEdError(f"Span {start}:{end} is empty. The end of a span is exclusive.")
-        if not 0 <= start < end <= len(text):
-            raise DeepEdError(f"Span {start}:{end} does not lie within the text, which has {len(text)} characters.")
-    ordered = sorted(spans)
-    for (start, end), (next_start, next_end) in itertools.pairwise(ordered):
-        if next_start < end:
-            raise DeepEdError(f"Spans {start}:{end} and {next_start}:{next_end} overlap.")

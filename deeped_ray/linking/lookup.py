@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +11,18 @@ from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.name_index import EQUALS, KINDS, NameIndex
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.knowledge.layers import Layers
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import (
+    Entity,
+    EntityDetails,
+    EntityName,
+    Name,
+    NamedEntity,
+    RelatedEntity,
+    Sense,
+    UnknownEntityError,
+)
 
 if TYPE_CHECKING:
     from deeped_ray.embeddings.index import EntityIndex
@@ -26,63 +35,6 @@ _LIKENESS = np.array([1.0, 0.95, 0.6, 0.8, 1.0, 0.5], np.float32)
 
 MIN_MEANT = 0.6
 """Resemblance of a title that somebody may have meant."""
-
-
-class UnknownEntityError(DeepEdError):
-    """No entity has this title or id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entity:
-    title: str
-    page_id: int
-    url: str
-    wikidata: str | None
-    """Such as Q64; None if there is none, or if the knowledge base has no ids."""
-
-
-@dataclass(frozen=True, slots=True)
-class EntityDetails(Entity):
-    """An entity with what was counted in the dump."""
-
-    is_person: bool
-    num_links: int
-    """Links that lead here."""
-    num_words: int
-    """Words of the page."""
-
-
-@dataclass(frozen=True, slots=True)
-class RelatedEntity(Entity):
-    similarity: float
-    """Cosine."""
-
-
-@dataclass(frozen=True, slots=True)
-class NamedEntity(Entity):
-    resemblance: float
-    """How much one of its names resembles the given one: from 0 to 1."""
-    match: str
-    """How: equals, words, initials, inflection, typo or part."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sense(Entity):
-    """One of the entities that a name can mean."""
-
-    prior: float
-    """p(e|m)."""
-    count: float
-    """The links, titles and counts of further sources behind the prior."""
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    mention: str
-    """The name as the mention table has it; empty if the table does not know it."""
-    rule: str
-    """How it was found: as written, in other case, or without punctuation."""
-    candidates: tuple[Sense, ...]
 
 
 class Lookup:
@@ -108,8 +60,8 @@ class Lookup:
         return NameIndex.open(self._kb)
 
     @functools.cached_property
-    def _vectors(self) -> npt.NDArray[np.float32]:
-        return np.asarray(self._kb.open("vectors").array("vectors"))
+    def _vectors(self) -> Layers:
+        return Layers(np.asarray(self._kb.open("vectors").array("vectors")))
 
     # imported when needed: a look-up of a name does without FAISS
 
@@ -142,6 +94,14 @@ class Lookup:
         match = self._mentions.match(surface)
         senses = (Sense(*self._entity(each.entity_id), each.prior, each.support) for each in match.candidates)
         return Name(match.mention, match.rule, tuple(senses))
+
+    def names(self, title: str, *, count: int = 10) -> list[EntityName]:
+        """The names by which an entity is called, most frequent first."""
+        return [EntityName(*each) for each in self._mentions.names_of(self._require(title), count=count)]
+
+    def starting_with(self, prefix: str, *, count: int = 10) -> list[Entity]:
+        """Entities whose titles begin so, most linked first."""
+        return [Entity(*self._entity(each)) for each in self.catalogue.starting_with(prefix, count=count)]
 
     def resembling(self, name: str, *, count: int = 10) -> list[NamedEntity]:
         """Entities with a title, redirect or anchor that resembles a name; the most similar first, then the most linked."""

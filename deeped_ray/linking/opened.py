@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 from deeped_ray.knowledge import base
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, Span, open_detector
+from deeped_ray.linking.following import LiveLookup, changes_to
 from deeped_ray.linking.lookup import Lookup
+from deeped_ray.linking.own_names import NamesDetector
+from deeped_ray.predictions import Predictions
 from deeped_ray.storage.location import Address
-from deeped_ray.types import Document, LinkerKind, Mentions, Prediction
+from deeped_ray.types import Document, LinkerKind, Mentions
 
 if TYPE_CHECKING:
     from deeped_ray.linking.linker import Linker
@@ -24,12 +27,16 @@ def open(root: Address, *, detection: DetectionConfig | None = None) -> "Knowled
     return KnowledgeBase(root, detection=detection)
 
 
-class KnowledgeBase(Lookup):
-    """Reads each part when it is first needed, and keeps it: open the knowledge base again after a rebuild."""
+class KnowledgeBase(LiveLookup):
+    """Reads each part when it is first needed, and keeps it: open the knowledge base again after a rebuild.
+
+    So it does with the changes to single entities.
+    """
 
     def __init__(self, root: Address, *, detection: DetectionConfig | None = None) -> None:
         """`detection` sets how mentions are found in raw text."""
-        super().__init__(base.KnowledgeBase(root))
+        lookup = Lookup(base.KnowledgeBase(root))
+        super().__init__(lookup, lambda: changes_to(lookup))
         self._detection = detection or DetectionConfig()
         self._linkers: dict[LinkerKind, Linker] = {}
 
@@ -45,7 +52,7 @@ class KnowledgeBase(Lookup):
         explain: bool = True,
         model: LinkerKind = "global",
         mentions: Mentions | None = None,
-    ) -> list[Prediction]:
+    ) -> Predictions:
         """One prediction per span, in the given order. Without spans, one per mention that is found in the text.
 
         `mentions` is "names" or, as Wikipedia links, "all".
@@ -62,11 +69,13 @@ class KnowledgeBase(Lookup):
         explain: bool = True,
         model: LinkerKind = "global",
         mentions: Mentions | None = None,
-    ) -> list[list[Prediction]]:
+    ) -> list[Predictions]:
         """`link` for many texts at once, which is faster. A `Document` is linked at its own mentions."""
-        linker = self.linker(model)
-        documents = [text if isinstance(text, Document) else linker.document(text, mentions=mentions) for text in texts]
-        return [[*found.at_least(threshold)] for found in linker.link_batch(documents, explain=explain)]
+        linker, given = self.linker(model), [*texts]
+        found = iter(linker.documents([text for text in given if isinstance(text, str)], mentions=mentions))
+        documents = [text if isinstance(text, Document) else next(found) for text in given]
+        linked = linker.link_batch(documents, explain=explain)
+        return [Predictions(found.at_least(threshold), found.document.text) for found in linked]
 
     def detect(self, text: str, *, mentions: Mentions | None = None) -> list[Span]:
         """Start and end of every mention in a text: of "names" or, as Wikipedia links, of "all"."""
@@ -76,13 +85,13 @@ class KnowledgeBase(Lookup):
         """The linker behind `link`: a trained model, or the prior alone; with the changes to entities so far."""
         if model not in self._linkers:
             from deeped_ray.linking.linker import Linker  # imports numba: half a second that look-ups do not need
-            from deeped_ray.linking.live import Live
+            from deeped_ray.linking.live import live_linker
 
-            live = Live(self._kb, Linker.open(self._kb, model, detection=self._detection), Lookup(self._kb))
-            live.poll()
-            self._linkers[model] = live.linker
+            linker = Linker.open(self._kb, model, detection=self._detection)
+            self._linkers[model] = live_linker(linker, self.additions) if self.additions else linker
         return self._linkers[model]
 
     @functools.cached_property
     def _detector(self) -> Detector | SpacyDetector:
-        return open_detector(self._kb, self._detection)
+        found = open_detector(self._kb, self._detection)
+        return NamesDetector(found, self.additions.names) if self.additions else found

@@ -3,7 +3,10 @@
 Look-ups are remembered in a table of 64-bit entries that does not grow. An entry holds the upper 40 bits of the hash of a
 word, and the word's row. Entries are read and written whole, so that threads may share the table without a lock.
 
-    | 40 bits of the hash | row + 2 |      at place: lowest bits of the hash; 0 if there is none
+    | 40 bits of the hash | row + 2 |      0 if there is none
+
+The lowest bits of the hash choose four places that stand together: with one, two words of a text would often push each other
+out, again and again.
 """
 
 import numpy as np
@@ -19,12 +22,11 @@ from deeped_ray.text import (
     SOUTH_EAST_KIND,
     SOUTH_EAST_PIECE,
     WORD_KIND,
-    Hashes,
-    Ints,
 )
 
 NO_ROW, UNKNOWN = -1, -2
 MOST_ROWS = 2**24 - 3
+WAYS, _LAST_BITS = 4, np.uint64(62)
 _ROW_BITS = np.uint64(2**24 - 1)
 _ONE, _ZERO, _27, _30, _31 = (np.uint64(number) for number in (1, 0, 27, 30, 31))
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -33,7 +35,7 @@ _SPACE, _FIRST_SPACE, _LAST_SPACE, _FIRST_SEPARATOR = 32, 9, 13, 28
 
 
 @compiled
-def _mix(value):  # type: ignore[no-untyped-def]
+def mix(value):  # type: ignore[no-untyped-def]
     """`text.mix64`."""
     value = (value ^ (value >> _30)) * _FIRST
     value = (value ^ (value >> _27)) * _SECOND
@@ -43,7 +45,6 @@ def _mix(value):  # type: ignore[no-untyped-def]
 @compiled
 def find_words(codes, kinds, table, starts, ends, hashes, rows):  # type: ignore[no-untyped-def]
     """The words of `text.tokenize` with their hashes and rows, UNKNOWN where nothing is remembered; returns their number."""
-    places = np.uint64(len(table) - 1)
     number, at = 0, 0
     while at < len(codes):
         kind = kinds[codes[at]]
@@ -56,23 +57,38 @@ def find_words(codes, kinds, table, starts, ends, hashes, rows):  # type: ignore
             own = kinds[codes[at]]
             if own != kind and (own != MARK_KIND or kind != WORD_KIND):
                 break
-            total += _mix(np.uint64(codes[at]) + HASH_OFFSET) * power
+            total += mix(np.uint64(codes[at]) + HASH_OFFSET) * power
             power *= HASH_BASE
             at += 1
-        found = _mix(total)
-        entry = table[found & places]
-        is_remembered = entry != _ZERO and (entry | _ROW_BITS) == (found | _ROW_BITS)
-        rows[number] = np.int64(entry & _ROW_BITS) - 2 if is_remembered else UNKNOWN
+        found = mix(total)
+        first, row = _first_place(found, table), UNKNOWN
+        for place in range(first, first + WAYS):
+            if table[place] != _ZERO and (table[place] | _ROW_BITS) == (found | _ROW_BITS):
+                row = np.int64(table[place] & _ROW_BITS) - 2
+        rows[number] = row
         starts[number], ends[number], hashes[number] = start, at, found
         number += 1
     return number
 
 
-def remember(table: Hashes, found: Hashes, rows: Ints) -> None:
-    """Rows are NO_ROW for words that have none."""
-    is_kept = rows <= MOST_ROWS
-    found, entries = found[is_kept], (rows[is_kept] + 2).astype(np.uint64)
-    table[found & np.uint64(len(table) - 1)] = (found & ~_ROW_BITS) | entries
+@compiled
+def _first_place(found, table):  # type: ignore[no-untyped-def]
+    return np.int64(found & np.uint64(len(table) - WAYS))
+
+
+@compiled
+def remember(table, found, rows) -> None:  # type: ignore[no-untyped-def]
+    """Rows are NO_ROW for words that have none. Where all places are taken, the newcomer's hash says which it gets."""
+    for each in range(len(found)):
+        if rows[each] > MOST_ROWS:
+            continue
+        first = _first_place(found[each], table)
+        place = first
+        while place < first + WAYS and table[place] != _ZERO:
+            place += 1
+        if place == first + WAYS:
+            place = first + np.int64(found[each] >> _LAST_BITS)
+        table[place] = (found[each] & ~_ROW_BITS) | np.uint64(rows[each] + 2)
 
 
 @compiled
@@ -94,18 +110,18 @@ def fold_words(codes, longest, hashes, odd):  # type: ignore[no-untyped-def]
             if _CAPITALS[0] <= code <= _CAPITALS[1]:
                 code += np.uint32(32)
             if 97 <= code <= 122 or 48 <= code <= 57:
-                total += _mix(np.uint64(code) + HASH_OFFSET) * power
+                total += mix(np.uint64(code) + HASH_OFFSET) * power
                 power *= HASH_BASE
             elif _is_left_out(code):
                 continue
             elif code >= _ASCII:
                 is_odd = True
             elif power != _ONE:
-                hashes[number] = _mix(total)
+                hashes[number] = mix(total)
                 number += 1
                 total, power = _ZERO, _ONE
         if power != _ONE:
-            hashes[number] = _mix(total)
+            hashes[number] = mix(total)
             number += 1
         if is_odd or at - start > longest:
             number = before
@@ -128,14 +144,14 @@ def name_words(codes, ends, bare_ends, stop_words, rows, row_ends) -> None:  # t
                 if _CAPITALS[0] <= code <= _CAPITALS[1]:
                     code += np.uint32(32)
                 if 97 <= code <= 122 or 48 <= code <= 57:
-                    total += _mix(np.uint64(code) + HASH_OFFSET) * power
+                    total += mix(np.uint64(code) + HASH_OFFSET) * power
                     power *= HASH_BASE
                     letters += 1
                 elif not _is_left_out(code):
                     break
             if letters == 0:
                 continue
-            word, is_first = np.int64(_mix(total)), start < bare_end
+            word, is_first = np.int64(mix(total)), start < bare_end
             for before in range(first, number):
                 is_first = is_first and rows[before, 0] != word
             rows[number, 0], rows[number, 1], rows[number, 2] = word, letters, letters if is_first else 0

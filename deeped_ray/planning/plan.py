@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from deeped_ray.corpus.config import LOT, partitions_for, shard_bytes_for
+from deeped_ray.corpus.config import LOT, gathered_bytes_for, shard_bytes_for
+from deeped_ray.corpus.shuffle import COMBINED, MAX_RANGES
 from deeped_ray.planning.coefficients import NOTHING, Coefficients, Estimate, Sizes, measured, total
 from deeped_ray.planning.workload import GB, GIB, Cluster, Workload
 
 SPILLED_KINDS = 7
 """Files that a shard of the dump leaves for reducers: titles, words, mentions, three tables of counts, occurrences."""
+SPILLED_PER_BYTE = 4
+"""Bytes in memory of the rows of the largest table, the words around links, for each byte of dump."""
 TRAINING_CORES = 8
 """More a worker of Ray Train is not given unless asked for."""
 BUSY_SHARE = 0.7
@@ -24,7 +27,7 @@ MANY_READS = 1_000_000
 def sizes_of(work: Workload, cluster: Cluster, known: Coefficients) -> Sizes:
     """Everything that coefficients are multiplied with."""
     memory_bytes = int(cluster.memory_gib * GIB)
-    partitions = partitions_for(work.dump_bytes, memory_bytes)
+    partitions = max(MAX_RANGES, math.ceil(SPILLED_PER_BYTE * work.dump_bytes / gathered_bytes_for(memory_bytes)))
     shards = math.ceil(work.dump_bytes / shard_bytes_for(memory_bytes))
     return {
         "workers": cluster.cores,
@@ -38,7 +41,7 @@ def sizes_of(work: Workload, cluster: Cluster, known: Coefficients) -> Sizes:
         "file_words": work.file_words,
         "partitions": partitions,
         "partition_bytes": work.dump_bytes / partitions,
-        "reads": SPILLED_KINDS * shards * partitions,
+        "reads": SPILLED_KINDS * (MAX_RANGES * shards + partitions * math.ceil(partitions / MAX_RANGES / COMBINED)),
         "markup_bytes": max(0.0, work.dump_bytes - known.bytes_per_word * work.num_words),
     }
 

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from deeped_ray.extras import named
 from deeped_ray.running import logs
 from deeped_ray.types import DeepEdError, redacted
 
@@ -53,7 +54,8 @@ def run_to_result(stage: str, run: Callable[[], dict[str, Any]]) -> None:
     """
     start, code = time.monotonic(), 0
     try:
-        result = run()
+        with named():
+            result = run()
     except DeepEdError as error:
         if logs.is_json():
             logger.error("%s", error, extra={"fields": {"exception": type(error).__name__}})

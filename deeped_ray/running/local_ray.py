@@ -147,14 +147,21 @@ def local_ray(*, num_cpus: int | None = None, meanwhile: Callable[[], object] = 
     start_environment = {
         name: value for name, value in environment.items() if name not in ("RAY_ADDRESS", "RAY_DASHBOARD_ADDRESS")
     }
-    with open(log, "wb") as output:
-        process = subprocess.Popen(
-            command, env=start_environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    grace_s = STOP_TIMEOUT_S
+
+    def start() -> "subprocess.Popen[bytes]":
+        with open(log, "wb") as output:
+            return subprocess.Popen(
+                command, env=start_environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    process, grace_s = start(), STOP_TIMEOUT_S
     try:
         meanwhile()
-        _wait_until_ready(process, environment["RAY_ADDRESS"], token, log)
+        if not _is_ready(process, environment["RAY_ADDRESS"], token, log):
+            _stop(process, grace_s=0)  # Ray gives a node 30 s to register, which a very busy machine may not
+            process = start()
+            if not _is_ready(process, environment["RAY_ADDRESS"], token, log):
+                raise DeepEdError(f"The local Ray head does not start. Its last output:\n{_last_lines(log)}")
         yield LocalRay(
             process.pid,
             environment["RAY_ADDRESS"],
@@ -216,17 +223,20 @@ def _edge(folder: Path) -> Path:
     return launcher
 
 
-def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, token: Path, log: Path) -> None:
+def _is_ready(process: "subprocess.Popen[bytes]", url: str, token: Path, log: Path) -> bool:
+    """Whether the head has started; waits for it."""
     request = urllib.request.Request(f"{url}/api/version", headers={"Authorization": f"Bearer {token.read_text()}"})
     deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            break
-        with contextlib.suppress(OSError), open_url(request, timeout_s=2.0):
-            return
-        time.sleep(0.3)
-    last_lines = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-    raise DeepEdError(f"The local Ray head did not start within {START_TIMEOUT_S} s. Its last output:\n{last_lines}")
+    while process.poll() is None and time.monotonic() < deadline:
+        if "--block" in log.read_text(errors="replace"):  # its dashboard answers before its raylet has registered
+            with contextlib.suppress(OSError), open_url(request, timeout_s=2.0):
+                return True
+        time.sleep(0.1)
+    return False
+
+
+def _last_lines(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
 
 
 def _stop(process: "subprocess.Popen[bytes]", *, grace_s: float) -> None:

@@ -16,10 +16,9 @@ from pydantic import BaseModel, Field
 from deeped_ray.corpus.entity_files import entity_of
 from deeped_ray.knowledge.changes import Change, Recorded
 from deeped_ray.linking.live import Live
-from deeped_ray.linking.lookup import UnknownEntityError
 from deeped_ray.serving.schemas import Error, Title, Version
 from deeped_ray.storage.location import patience
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, UnknownEntityError
 
 if TYPE_CHECKING:
     from deeped_ray.serving.service import LinkingService

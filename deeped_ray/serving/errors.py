@@ -6,14 +6,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
-from deeped_ray.linking.lookup import UnknownEntityError
 from deeped_ray.serving.batcher import OverloadedError
 from deeped_ray.serving.guard import SlowBodyError
 from deeped_ray.serving.schemas import Error
 from deeped_ray.serving.service import UnhealthyError
 from deeped_ray.serving.turns import DeadlineError, GoneError, TooLargeError
 from deeped_ray.storage.location import StorageError
-from deeped_ray.types import DeepEdError
+from deeped_ray.types import DeepEdError, UnknownEntityError
 
 RETRY_AFTER_S = 1
 _TOO_LARGE = ("string_too_long", "too_long")

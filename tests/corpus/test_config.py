@@ -25,6 +25,7 @@ def test_a_config_opens_no_file_and_inputs_tell_which_is_missing() -> None:
         Inputs.find(config)
 
 
-def test_inputs_are_cut_as_finely_as_memory_asks_for() -> None:
-    assert Inputs.find(CorpusConfig()).num_partitions == 16
-    assert Inputs.find(CorpusConfig(partitions=3)).num_partitions == 3
+def test_a_task_gathers_less_if_it_may_take_less_memory() -> None:
+    sizes = [CorpusConfig(memory_gib=memory).gathered_bytes for memory in (0.5, 1, 2, 4)]
+    assert sizes == sorted(sizes)
+    assert all(2**24 <= size < memory * 2**30 / 8 for size, memory in zip(sizes, (0.5, 1, 2, 4), strict=True))

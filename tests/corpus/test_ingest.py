@@ -121,7 +121,7 @@ def test_links_to_nowhere_are_counted(kb: KnowledgeBase) -> None:
     assert (summary["entities"], summary["redirects"], summary["disambiguation_pages"]) == (3, 1, 1)
 
 
-@pytest.mark.parametrize(("num_shards", "partitions"), [(1, 1), (2, 5), (7, 7)])
+@pytest.mark.parametrize(("num_shards", "partitions"), [(1, 1), (2, 5), (7, 40)])
 def test_the_corpus_does_not_depend_on_how_the_dump_is_cut(
     kb: KnowledgeBase, tmp_path: Path, num_shards: int, partitions: int
 ) -> None:
@@ -187,8 +187,9 @@ def test_every_pass_is_skipped_that_a_killed_run_has_finished(
     ingest_until("corpus.ingest.link_or_copy", tmp_path, monkeypatch)
     ingest_until("corpus.catalogue.write", tmp_path, monkeypatch)
     resumed = ingested(tmp_path, shard_mb=0.0001)
-    stages = ["entities", "reread", "reread own", "parse", "merge", "teach", "names", "count", "aliases", "sources"]
-    stages += ["reduce", "occurrences", "reduce occurrences"]
+    stages = ["entities", "reread", "reread own", "parse", "combine", "merge"]
+    stages += ["teach", "names", "count", "aliases", "sources", "reduce"]
+    stages += ["occurrences", "combine occurrences", "reduce occurrences"]
     assert list(outcomes) == stages
     assert all(outcome.num_skipped == len(outcome.results) for outcome in outcomes.values())
     assert resumed.open("corpus").id == kb.open("corpus").id
@@ -218,10 +219,12 @@ def test_receipts_count_only_while_the_mark_of_their_run_is_there(
 
 def test_leftovers_of_a_task_that_was_cut_in_other_lots_are_not_read(tmp_path: Path) -> None:
     (shard,) = cut_dump(Location(write_dump(tmp_path / "dump.xml", PAGES)), shard_bytes=2**20)
-    shuffle = Shuffle(Location(tmp_path), 1)
+    shuffle = Shuffle(Location(tmp_path), 2**20, 1)
     passes.parse_shard((0, shard), shuffle, 100)
     found = passes.parse_shard((0, shard), shuffle, 2**20)
-    assert passes.merge_partition(0, shuffle, found["lots"]) == {"titles": 6, "words": 12}
+    tables = {name.partition("-")[0]: {name: sizes} for name, sizes in found["spilled"].items()}
+    partitions = [shuffle.plan(table, spilled).partitions[0] for table, spilled in tables.items()]
+    assert [passes.merge_partition(place, partitions, shuffle) for place in (0, 1)] == [{"rows": 6}, {"rows": 12}]
 
 
 def test_a_second_run_keeps_what_is_there(kb: KnowledgeBase) -> None:
@@ -332,6 +335,6 @@ def test_pages_of_a_file_that_cannot_be_cut_are_parsed_by_the_lot(tmp_path: Path
     dump = tmp_path / "dump.xml.gz"
     dump.write_bytes(gzip.compress(write_dump(tmp_path / "dump.xml", PAGES).read_bytes()))
     (shard,) = cut_dump(Location(dump), shard_bytes=100)
-    found = passes.parse_shard((0, shard), Shuffle(Location(tmp_path), 1), 250)
+    found = passes.parse_shard((0, shard), Shuffle(Location(tmp_path), 2**20), 250)
     assert found["counts"]["pages"] == 5
     assert found["lots"] == ["000000-0000", "000000-0001"]

@@ -11,7 +11,7 @@ import pytest
 
 from deeped_ray.corpus.catalogue import Catalogue, ExtendedCatalogue
 from deeped_ray.corpus.page_props import read_page_props
-from deeped_ray.corpus.wikidata import WikidataConfig, add_wikidata
+from deeped_ray.corpus.wikidata import WikidataConfig, add_wikidata, ids_by_title, keep_ids
 from deeped_ray.corpus.wikidata_ids import number_of
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.storage.location import Location
@@ -108,6 +108,21 @@ def test_tables_name_articles_by_title_or_page_id(kb: KnowledgeBase, tmp_path: P
     pq.write_table(pa.table(columns), tmp_path / "ids.parquet")
     add_wikidata(kb, WikidataConfig(wikidata=str(tmp_path / "ids.parquet")))
     assert ids(kb) == by_tsv == {"Berlin": "Q64", "Q400": "Q6", "Spree": None, "Nowhere": None}
+
+
+def test_persons_are_told_by_their_type(kb: KnowledgeBase, tmp_path: Path) -> None:
+    lines = ["title\twikidata\ttype", "Berlin\tQ64\tQ515 Q1549591", "Spree\tQ1684\thttp://www.wikidata.org/entity/Q5"]
+    summary = add_wikidata(kb, table(tmp_path, "\n".join(lines)))
+    catalogue = Catalogue.open(kb)
+    assert summary["wikidata_persons"] == 1
+    assert [title for title in ids(kb) if catalogue.is_person[catalogue.require(title)]] == ["Spree"]
+    kept = ids_by_title(kb)
+    assert kept is not None
+    with kb.write("corpus", config={}, parents=[]) as folder:
+        make_catalogue(folder, [Page(5, "Bonn", ""), *PAGES])
+    keep_ids(kb, *kept)
+    again = Catalogue.open(kb)
+    assert np.flatnonzero(again.is_person).tolist() == [again.require("Spree")]
 
 
 def test_conflicts_are_counted_and_named(kb: KnowledgeBase, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from deeped_ray.corpus import priors
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.embeddings import name_filing, name_forms
+from deeped_ray.embeddings import name_filing, name_forms, name_lists
 from deeped_ray.embeddings.name_filing import write_name_index
 from deeped_ray.embeddings.name_forms import (
     acronym_of,
@@ -161,7 +161,7 @@ def test_words_are_found_as_by_a_comparison_with_all_names(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], surface: str
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(name_filing, "HEAD", 1000)
+        patch.setattr(name_lists, "HEAD", 1000)
         index, catalogue = make_index(tmp_path_factory.mktemp("names"), {name: [] for name in names})
         ours = form_of(surface)
         expected = {
@@ -179,7 +179,7 @@ SMITHS: dict[str, list[str]] = {
 
 
 def test_of_a_frequent_word_the_most_linked_entities_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_filing, "HEAD", 3)
+    monkeypatch.setattr(name_lists, "HEAD", 3)
     links = {"Jack Smith Junior": 9, "Anna Smith Senior": 8, "John Smith Senior": 7, "Adam Smith Senior": 6}
     index, catalogue = make_index(tmp_path, SMITHS, links)
     titles = {title for title, kind in found(index, catalogue, "Smith") if kind == "words"}
@@ -187,12 +187,26 @@ def test_of_a_frequent_word_the_most_linked_entities_are_read(tmp_path: Path, mo
 
 
 def test_two_frequent_words_are_found_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_filing, "HEAD", 3)
+    monkeypatch.setattr(name_lists, "HEAD", 3)
     rare = {"Zoe Junior Smith": [], **SMITHS}
     index, catalogue = make_index(tmp_path, rare, {title: 9 for title in SMITHS if "Junior" not in title})
     # each of the words has more than three entities, and so have both together: the first three are read
     assert len([kind for _, kind in found(index, catalogue, "Smith Junior") if kind == "words"]) == 3
     assert ("Zoe Junior Smith", "words") in found(index, catalogue, "Zoe Smith")
+
+
+def test_the_number_of_buckets_changes_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(name_lists, "HEAD", 3)
+    files = []
+    for rows in (2**21, 8):
+        monkeypatch.setattr(name_lists, "ROWS_A_BUCKET", rows)
+        folder = tmp_path / str(rows)
+        folder.mkdir()
+        make_index(folder, SMITHS, {title: len(title) for title in SMITHS})
+        files.append({file.name: file.read_bytes() for file in folder.glob("names.*")})
+    assert name_lists.num_buckets(len(SMITHS)) > 2
+    assert len(files[0]) == 7
+    assert files[0] == files[1]
 
 
 def test_words_of_a_surface_have_the_entities_with_such_names(tmp_path: Path) -> None:

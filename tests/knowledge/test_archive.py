@@ -79,6 +79,14 @@ def test_an_archive_holds_what_linking_needs_and_opens_like_a_folder(kb: Knowled
     assert set(opened.verify().values()) == {None}
 
 
+def test_no_text_of_articles_is_given_away(kb: KnowledgeBase, tmp_path: Path) -> None:
+    with kb.write("corpus", config={}, parents=["pages"]) as folder:
+        for name in ("teaching.parquet", "other.parquet"):
+            (folder / name).write_text("x")
+    pack(kb, tmp_path / "kb.tar")
+    assert [path.name for path in KnowledgeBase(tmp_path / "kb.tar").open("corpus").path.iterdir()] == ["other.parquet"]
+
+
 def test_the_same_knowledge_base_makes_the_same_bytes(kb: KnowledgeBase, archive: Path, tmp_path: Path) -> None:
     (kb.open("corpus").path / "x.txt").touch()
     pack(kb, tmp_path / "again.tar")

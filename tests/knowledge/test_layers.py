@@ -19,3 +19,11 @@ def test_without_further_rows_the_table_is_itself() -> None:
     assert layers.shape == (3, 2)
     assert layers[1].tolist() == [2, 3]
     assert Layers(OWN, EXTRA).shape == (4, 2)
+
+
+def test_some_rows_are_replaced_and_the_first_layer_stays_as_it_is() -> None:
+    layers = Layers(OWN, EXTRA, {2: np.array([7, 8]), 0: np.array([5, 6])})
+    assert layers[np.array([0, 1, 2, 3, 2])].tolist() == [[5, 6], [2, 3], [7, 8], [10, 11], [7, 8]]
+    assert (layers[2].tolist(), layers[np.array([], np.int64)].shape) == ([7, 8], (0, 2))
+    assert Layers(OWN, None, {1: np.array([9, 9])})[np.array([0, 1])].tolist() == [[0, 1], [9, 9]]
+    assert OWN.tolist() == [[0, 1], [2, 3], [4, 5]]

@@ -3,7 +3,8 @@
 import pytest
 
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking.lookup import Lookup, UnknownEntityError
+from deeped_ray.linking.lookup import Lookup
+from deeped_ray.types import UnknownEntityError
 
 
 @pytest.fixture(scope="module")

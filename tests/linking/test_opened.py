@@ -6,8 +6,10 @@ import pytest
 
 import deeped_ray as deeped
 from deeped_ray.knowledge import base
+from deeped_ray.knowledge.changes import Change, ChangeLog
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.linking.linker import Linker
+from tests.conftest import copy_of
 
 HOCKEY = "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice."
 FRUIT = deeped.Document("fruit", "The Apple was picked in the orchard.", (deeped.Mention(4, 9),))
@@ -67,6 +69,25 @@ def test_reasons_can_be_left_out(kb: deeped.KnowledgeBase) -> None:
 def test_a_linker_is_opened_once(kb: deeped.KnowledgeBase) -> None:
     assert kb.linker() is kb.linker("global")
     assert kb.linker("local") is not kb.linker("global")
+
+
+def test_look_ups_and_linking_know_the_changes_to_entities(mini_kb: base.KnowledgeBase, tmp_path: Path) -> None:
+    root = copy_of(mini_kb, tmp_path / "kb").root
+    falcon = {"title": "Norrby Falcon", "aliases": ["Falcon"], "description": "Skates for the ice.", "wikidata": "Q88"}
+    known = {"aliases": ["Silver Jug"], "wikidata": "Q99", "type": "person"}
+    ChangeLog(base.KnowledgeBase(root).home).append(
+        [Change("P7", falcon), Change("Stanley Cup", known), Change("Montreal", None)]
+    )
+    kb = deeped.open(root)
+    assert kb.entity("P7") == kb.entity("Q88")
+    assert kb.entity("Q99").title == kb.mention("Silver Jug").candidates[0].title == "Stanley Cup"
+    assert kb.entity("Stanley Cup").is_person
+    assert kb.relatedness("P7", "Stanley Cup") > kb.relatedness("P7", "Apple")
+    assert "Montreal" not in {each.title for each in kb.mention("Montreal").candidates}
+    with pytest.raises(deeped.DeepEdError, match="No entity 'Montreal'"):
+        kb.entity("Montreal")
+    assert kb.detect("My Falcon is new.") == [(3, 9)]
+    assert kb.link("My Falcon is new.")[0].candidates[0].title == "Norrby Falcon"
 
 
 def test_the_detector_can_be_set(mini_kb: base.KnowledgeBase) -> None:

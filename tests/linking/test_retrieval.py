@@ -241,7 +241,6 @@ def test_an_index_of_another_knowledge_base_is_named(corpus_kb: KnowledgeBase, t
     shutil.copytree(other.root / record["folder"], kb.root / record["folder"])
     manifest["parts"]["index"] = record
     kb.write_manifest(manifest)
-    with pytest.raises(
-        DeepEdError, match=r"^The index part of .* made from .* vectors part\. Run jobs/build_index\.py"
-    ):
+    message = r"^The index part of .* made from another knowledge base's vectors part\. Run jobs/build_index\.py"
+    with pytest.raises(DeepEdError, match=message):
         _ = LinkerInputs(kb, CandidateConfig()).retriever

@@ -55,15 +55,16 @@ def test_ingest_is_driver_and_workers_and_what_they_read() -> None:
         "start": {"driver_s": fit(), "worker_s": fit(workers=5.0)},
     }
     known = Coefficients({**json.loads(COEFFICIENTS.read_text()), "stages": stages, "bytes_per_word": 2.0})
-    # 1,000 pages of 1,000 words, 3 GB: 2 MB of these are text; 716 shards of 4 MiB; 40 * 3e9 / 2 GiB makes 56 partitions
+    # 1,000 pages of 1,000 words, 3 GB: 2 MB of these are text; 716 shards of 4 MiB; 4 * 3e9 / 137 MiB makes 84
+    # partitions of 16 ranges, and the files of each range become 3
     work = Workload(pages=1000, redirects=500, words_per_page=1000.0, dump_gb=3.0, targets=2000)
     cluster = Cluster(nodes=2, cores_per_node=4)
     ingest = make_plan(work, cluster, known).stages[0]
-    assert sizes_of(work, cluster, known)["reads"] == 7 * 716 * 56
+    assert sizes_of(work, cluster, known)["reads"] == 7 * (16 * 716 + 84 * 3)
     assert ingest.driver_s.value == pytest.approx(2000 * 1e-4)
-    assert ingest.shared_s.value == pytest.approx(1 + 280.672 + 299.8)
-    assert ingest.core_s.value == pytest.approx(0.2 + 581.472 + 8 * 5)
-    assert ingest.wall_s.value == pytest.approx(0.2 + (581.472 + 40) / 8)
+    assert ingest.shared_s.value == pytest.approx(1 + 81.956 + 299.8)
+    assert ingest.core_s.value == pytest.approx(0.2 + 382.756 + 8 * 5)
+    assert ingest.wall_s.value == pytest.approx(0.2 + (382.756 + 40) / 8)
 
 
 def test_more_work_never_costs_less() -> None:
@@ -97,7 +98,7 @@ def test_a_faster_machine_takes_less_time_and_as_much_memory() -> None:
 def test_more_memory_for_workers_makes_fewer_pieces() -> None:
     known = measured()
     small, large = (sizes_of(ENWIKI, Cluster(memory_gib=memory), known) for memory in (2.0, 8.0))
-    assert large["reads"] == pytest.approx(small["reads"] / 4, rel=0.01)
+    assert large["reads"] < small["reads"]
     assert large["partition_bytes"] > small["partition_bytes"]
 
 

@@ -102,9 +102,8 @@ def test_stages_run_by_job_submit(head: LocalRay, mini_kb: KnowledgeBase, tmp_pa
     documents, before = tmp_path / "documents.jsonl", mini_kb.manifest()
     documents.write_text('{"text": "Montreal met Toronto in the Stanley Cup."}\n')
     to_link = ("--kb", str(mini_kb), "--input", str(documents), "--output", str(tmp_path / "out"))
-    no_kernels = ("--set", "answers.model=prior")  # they would be compiled anew for its working copy
     with ThreadPoolExecutor() as pool:  # they mostly wait
-        linked = pool.submit(demo.submit, head, "link_corpus", *to_link, *no_kernels)
+        linked = pool.submit(demo.submit, head, "link_corpus", *to_link)
         nowhere = pool.submit(submit_with_own_environment, head, "python", "jobs/build_index.py", "--kb", "/nowhere")
     assert (linked.result()["documents"], linked.result()["mentions"]) == (1, 3)
     assert nowhere.result().returncode != 0
@@ -179,9 +178,6 @@ def lose_raylet_of_a_container(_: Watched) -> tuple[float, float]:
 
 
 def process_of(head: LocalRay, name: str) -> int:
-    """Of a head that has started all it starts: its dashboard answers before."""
-    while "--block" not in head.log.read_text():
-        time.sleep(0.05)
     (found,) = (pid for pid in descendants(head.pid) if name_of(pid) == name)
     return found
 

@@ -105,6 +105,22 @@ def test_an_entity_of_the_parts_can_be_taken_off_and_put_back(client: httpx.Clie
     assert mentions_of(client, REPORT) == before
 
 
+def neighbors_of(client: httpx.Client, name: str) -> list[str]:
+    return [each["title"] for each in client.get(f"/entities/{name}/neighbors").json()["neighbors"]]
+
+
+def test_a_new_description_of_an_entity_of_the_parts_counts_at_once(client: httpx.Client) -> None:
+    before, answers = neighbors_of(client, "Montreal Canadiens"), mentions_of(client, REPORT)
+    description = "Apple, pear and plum grow in the orchard; the fruit is picked from the tree. " * 400
+    client.put("/entities/Montreal Canadiens", json={"description": description, "wikidata": "Q90000001"})
+    after = neighbors_of(client, "Montreal Canadiens")
+    assert ("Apple" in after[:3], "Apple" in before) == (True, False)
+    assert linked(client, REPORT)["Montreal"] != "Montreal Canadiens"
+    client.put("/entities/Montreal Canadiens", json={})
+    assert neighbors_of(client, "Montreal Canadiens") == before
+    assert mentions_of(client, REPORT) == answers
+
+
 def test_an_alias_competes_with_a_frequent_name_by_its_count(client: httpx.Client) -> None:
     before = priors_of(client, "Montreal")
     count = sum(each["count"] for each in client.get("/mentions/Montreal").json()["candidates"])
@@ -160,6 +176,13 @@ def test_what_is_no_entity_is_refused_and_not_written(client: httpx.Client, valu
     version = client.get("/version").json()
     reply = client.put("/entities/P7", json=values)
     assert (reply.status_code, problem in reply.json()["detail"]) == (422, True)
+    assert client.get("/version").json() == version
+
+
+def test_a_description_of_ten_megabytes_is_refused_before_it_is_read(client: httpx.Client) -> None:
+    version = client.get("/version").json()
+    reply = client.put("/entities/P7", json={**FALCON, "description": "steel " * 1_700_000})
+    assert reply.status_code == 413
     assert client.get("/version").json() == version
 
 

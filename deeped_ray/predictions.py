@@ -16,7 +16,6 @@ from deeped_ray.extras import named
 from deeped_ray.types import Candidate, Prediction
 
 if TYPE_CHECKING:
-    import pandas
     import pyarrow
 
 ENTITY = ("title", "page_id", "url", "wikidata", "probability", "prior")
@@ -40,12 +39,10 @@ class Predictions(list[Prediction]):
             import pyarrow
         return pyarrow.Table.from_pylist([mention_row(each) for each in self], pyarrow.schema(mention_fields()))
 
-    def to_pandas(self) -> "pandas.DataFrame":
-        """A row for each mention. Candidates, attended words and support are lists of dicts."""
-        with named():
-            import pandas
-        columns = [*mention_row(_ANY)]
-        return pandas.DataFrame([mention_row(each) for each in self], columns=columns).astype({"page_id": "Int64"})
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each mention. Candidates, attended words and support are arrays of dicts."""
+        with named(pyarrow="notebook"):
+            return self.to_arrow().to_pandas().astype({"page_id": "Int64"})
 
     def _repr_html_(self) -> str:
         text = f'<div style="line-height:1.8;white-space:pre-wrap">{self._marked()}</div>' if self.text else ""

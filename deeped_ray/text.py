@@ -44,6 +44,7 @@ _WORD = re.compile(
     rf"(?:(?![{UNSPACED}])\w)+(?:[{_MARKS}]+(?:(?![{UNSPACED}])\w)*)*|(?:(?=\w)[{_HIRAGANA}])+|(?:(?=\w)[{_KATAKANA}])+"
     + "".join(rf"|(?:(?=\w)[{script}]){{1,{size}}}" for script, size in _PIECES.items())
 )
+_ASCII_WORDS = "".join(sign if re.match(r"\w", sign) else " " for sign in map(chr, range(128)))
 _SPELLED_WORD = re.compile(r"[\w'’]+")
 _HEADLINE_WORD = re.compile(r"\w+(?:['’]\w+)?")
 _QUALIFIER = re.compile(r"(?<=\S)(?:\s*\([^()]*\)|,[^,]*)$")
@@ -89,6 +90,8 @@ def tokenize(text: str) -> Iterator[Token]:
 
 def words_of(text: str) -> list[str]:
     """The words of `tokenize` without their places, in a fraction of the time."""
+    if text.isascii():  # a tenth of the time of the expression
+        return text.translate(_ASCII_WORDS).split()
     return _WORD.findall(text)
 
 

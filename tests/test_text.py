@@ -96,3 +96,8 @@ def test_hashes_of_words_differ() -> None:
     assert len(np.unique(hashes >> np.uint64(40))) > 0.99 * len(
         words
     )  # the bits that beginnings of mentions are kept by
+
+
+def test_words_of_plain_ascii_are_those_of_any_text() -> None:
+    text = "".join(f"{a}{b}x {a}1" for a in map(chr, range(128)) for b in "a_ .'")
+    assert words_of(text) == words_of(f"{text} é")[:-1]

@@ -99,6 +99,15 @@ class Additions:
 
     def find(self, surface: str) -> Senses | None:
         """What a surface means beside what the table says: as it stands, or in other case."""
+        return self._remembered(surface)
+
+    @functools.cached_property
+    def _remembered(self) -> Callable[[str], Senses | None]:
+        return functools.lru_cache(maxsize=2**15)(
+            self._look_up
+        )  # most names of a text are none of these, again and again
+
+    def _look_up(self, surface: str) -> Senses | None:
         mention = normalize_mention(surface)
         counts = self.names.get(mention) or self.names.get(self.folded.get(mention.lower(), ""))
         return _senses(counts) if counts else None

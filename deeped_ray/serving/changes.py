@@ -138,6 +138,9 @@ def _changes(live: Live, rows: Sequence[Any]) -> list[Change]:
     for number, row in enumerate(rows, start=1):
         values = {name: value for name, value in _object(row, f"Entity {number}").items() if name in _KEPT}
         own_id = str(values.get("id") or values.get("title") or "").strip()
+        known = live.lookup.catalogue.find(own_id) if not values.get("title") else None
+        if known is not None:  # its id stands for its title, also when the change is folded into the parts
+            values["title"] = live.lookup.catalogue.title(known)
         title = entity_of(values, where=f"Entity {own_id[:60]!r}").title
         if owners.setdefault(title, own_id) != own_id:
             raise DeepEdError(

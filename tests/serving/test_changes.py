@@ -186,6 +186,12 @@ def test_a_description_of_ten_megabytes_is_refused_before_it_is_read(client: htt
     assert client.get("/version").json() == version
 
 
+def test_an_id_alone_keeps_the_title_that_it_stands_for(client: httpx.Client) -> None:
+    client.put("/entities/P7", json=FALCON)
+    reply = client.put("/entities/P7", json={"description": "Skates of carbon."})
+    assert [each["title"] for each in reply.json()["changed"]] == ["Norrby Falcon"]
+
+
 def test_a_title_belongs_to_one_id(client: httpx.Client) -> None:
     client.put("/entities/P7", json=FALCON)
     reply = client.put("/entities/P8", json=FALCON)

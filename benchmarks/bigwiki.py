@@ -11,10 +11,10 @@ words and links on each, with the same headings, but under new titles, with word
     words and links of a page     as in the real dump, page for page
     distinct words                Heaps' law, n^b, with b measured on slices of the real dump
     distinct targets of links     Heaps' law, with their own b
+    distinct anchors              Heaps' law, with their own b
     words and targets by count    Zipf's law: what is frequent stays so, and what comes new is rare
-    distinct anchors              no rule of their own: an anchor is spelled as the title that it leads to
 
-In round c, a word or target that the real dump has k times is new with a chance in proportion to (1 + c)^-k. Otherwise it is
+In round c, a word, target or anchor that the real dump has k times is new with a chance in proportion to (1 + c)^-k. Otherwise it is
 what it was in an earlier round, each of which is equally likely. Where counts follow Zipf's law with the exponent 1/b, the
 sum of (1 + c)^(b - k) over all types is exactly what Heaps' law adds in round c, K ((1 + c)^b - c^b). The factor before the
 power makes it so for real counts too.
@@ -230,9 +230,9 @@ class Rewriter:
     """Pages of the real dump -> pages of a later round."""
 
     def __init__(self, census: Census, namespaces: frozenset[str], *, num_rounds: int, seed: int) -> None:
-        self._words, self._targets = (
+        self._words, self._targets, self._anchors = (
             Names(census.counts[kind], census.growth[kind].exponent, num_rounds, seed + place)
-            for place, kind in enumerate(("words", "targets"))
+            for place, kind in enumerate(KINDS)
         )
         self._tables = [exchange_table(number, seed) for number in range(num_rounds)]
         self._titles, self._namespaces = census.titles, namespaces
@@ -293,10 +293,20 @@ class Rewriter:
         page, mark, section = target.partition("#")
         key = normalized(page)
         origin = self._targets.origin(key, number)
-        title, shown = self.title(key, origin), self.respell(anchor[1:] if anchor else target, origin)
+        title, shown = self.title(key, origin), self._anchor(anchor[1:] if anchor else target, origin, number)
         if not anchor and normalized(shown) == title:
             return f"[[{shown}]]"
         return f"[[{title}{mark}{section}|{shown}]]"
+
+    def _anchor(self, text: str, origin: int, number: int) -> str:
+        """As the title that it leads to; if all words of that are old, the anchor may still be new."""
+        spelled = self.respell(text, origin)
+        own = self._anchors.origin(text, number)
+        words = [found for found in _WORD.findall(text) if found[0] != "&"]
+        if not own or not words or spelled != text:
+            return spelled
+        longest = max(words, key=len)
+        return text.replace(longest, longest.translate(self._tables[own]), 1)
 
 
 # -- writing

@@ -116,6 +116,7 @@ def attacks() -> dict[str, Attack]:
     post = b"POST /link HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     brief = {"top": 1, "explain": False}  # as much as a reply can hold
     link = {
+        "a text of a million characters": {"text": long_text(), **brief},
         "7,800 mentions": {"text": "Montreal met Toronto in the Stanley Cup. " * 2_600, **brief},
         "a million combining marks": {"text": "a" + "\u0300\u0316" * 499_999},
         "4,500 unknown names": {"text": names, "spans": spans, **brief},
@@ -137,6 +138,13 @@ def attacks() -> dict[str, Attack]:
         ),
         "4,200 unfinished headers": Trickling(b"GET / HTTP/1.1\r\nHost: a\r\nX: ", connections=4_200),
     }
+
+
+def long_text() -> str:
+    """As long as a text may be, and answered: 7,400 mentions in 2,450 paragraphs."""
+    sentence = "the keeper stopped a puck on ice and skated away while the crowd in the cold hall sang an old song. "
+    paragraph = "Montreal met Toronto in the Stanley Cup. " + 3 * sentence + sentence[: len(sentence) // 2] + "\n\n"
+    return paragraph * (1_000_000 // len(paragraph))
 
 
 def persons() -> str:

@@ -137,7 +137,7 @@ def main() -> None:
         "batches, without reasons": (lambda: linker.link_batch(documents, explain=False), len(documents)),
         "one document alone": (lambda: [linker.link_batch([each]) for each in documents], len(documents)),
         "raw text, with detection": (
-            lambda: linker.link_batch([linker.document(each.text) for each in documents]),
+            lambda: linker.link_batch(linker.documents([each.text for each in documents])),
             len(documents),
         ),
         "one by one in torch": (lambda: one_by_one(plain, some), len(some)),

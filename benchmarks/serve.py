@@ -2,7 +2,8 @@
 
 Documents are runs of 19 mentions, AIDA's mean, with their spans, as in benchmarks/link.py. Throughput: a few clients, each
 sending the next batch of documents as soon as it has its answer. Latency: single documents at given rates, sent by the
-clock whether or not earlier ones are answered; waiting counts. All on the loopback interface, the clients on the same cores.
+clock whether or not earlier ones are answered; waiting counts; medians of five stretches (least to most). All on the loopback
+interface, the clients on the same cores. Processor time says who uses these.
 
 python benchmarks/serve.py --kb KB --dataset aida:testa.tsv.gz
 """
@@ -20,9 +21,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import aiohttp
 import numpy as np
-from _harness import alternate, finish, parser_of
+from _harness import alternate, finish, parser_of, spread
 from link import of_equal_size
 
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
@@ -35,6 +35,7 @@ from deeped_ray.types import Document
 
 CLIENTS = 4
 ROUNDS = 5
+_LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 UVICORN = """
 import sys, uvicorn
 from deeped_ray.serving.api import create_api
@@ -54,44 +55,64 @@ def body_of(documents: Sequence[Document], *, explain: bool) -> bytes:
     return json.dumps(requests if len(requests) > 1 else requests[0]).encode()
 
 
+class Client:
+    """One connection that is kept, with as little work as possible: the clients share the cores with the server."""
+
+    def __init__(self, url: str) -> None:
+        self._host, port = url.removeprefix("http://").split(":")
+        self._port = int(port)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def post(self, body: bytes) -> None:
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self._host, self._port, limit=2**20)
+        reader, writer = self._streams
+        writer.write(b"POST /link HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        head = await reader.readuntil(b"\r\n\r\n")
+        content = await reader.readexactly(int(_LENGTH.findall(head)[0]))
+        if not head.startswith(b"HTTP/1.1 200"):
+            raise RuntimeError(f"{head[:20]!r}: {content[:200]!r}")
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+
+
 async def throughput(url: str, bodies: Sequence[bytes], *, seconds: float) -> float:
     """Bodies answered per second, by clients that never pause."""
     supply, num_answered = itertools.cycle(bodies), 0
-    async with aiohttp.ClientSession() as session:
 
-        async def client() -> None:
-            nonlocal num_answered
-            while time.perf_counter() < end:
-                await _post(session, url, next(supply))
-                num_answered += 1
+    async def client() -> None:
+        nonlocal num_answered
+        connection = Client(url)
+        while time.perf_counter() < end:
+            await connection.post(next(supply))
+            num_answered += 1
+        connection.close()
 
-        await _post(session, url, next(supply))
-        start = time.perf_counter()
-        end = start + seconds
-        await asyncio.gather(*(client() for _ in range(CLIENTS)))
-        return num_answered / (time.perf_counter() - start)
+    start = time.perf_counter()
+    end = start + seconds
+    await asyncio.gather(*(client() for _ in range(CLIENTS)))
+    return num_answered / (time.perf_counter() - start)
 
 
 async def latencies(url: str, bodies: Sequence[bytes], *, per_second: float, seconds: float) -> list[float]:
     """Milliseconds from when a request was due until its answer was there."""
-    supply = itertools.cycle(bodies)
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-        start = time.perf_counter()
+    supply, idle = itertools.cycle(bodies), [Client(url) for _ in range(CLIENTS)]
+    start = time.perf_counter()
 
-        async def request(due: float) -> float:
-            await asyncio.sleep(due - time.perf_counter())
-            await _post(session, url, next(supply))
-            return 1000 * (time.perf_counter() - due)
+    async def request(due: float) -> float:
+        await asyncio.sleep(due - time.perf_counter())
+        client = idle.pop() if idle else Client(url)
+        await client.post(next(supply))
+        idle.append(client)
+        return 1000 * (time.perf_counter() - due)
 
-        dues = [start + 0.5 + number / per_second for number in range(int(per_second * seconds))]
-        return await asyncio.gather(*map(request, dues))
-
-
-async def _post(session: aiohttp.ClientSession, url: str, body: bytes) -> None:
-    async with session.post(f"{url}/link", data=body, headers={"Content-Type": "application/json"}) as reply:
-        content = await reply.read()
-        if reply.status != 200:
-            raise RuntimeError(f"status {reply.status}: {content[:200]!r}")
+    dues = [start + 0.5 + number / per_second for number in range(int(per_second * seconds))]
+    waits = await asyncio.gather(*map(request, dues))
+    for client in idle:
+        client.close()
+    return waits
 
 
 @contextmanager
@@ -143,6 +164,21 @@ def private_megabytes(pid: int) -> list[int]:
     return found
 
 
+PROCESSES = {"ServeReplica": "replicas", "haproxy": "HAProxy"}
+
+
+def processor_seconds(pid: int) -> dict[str, float]:
+    """Of the processes of a Ray so far, by what they are, and of the clients here."""
+    found = {"clients": time.process_time(), "replicas": 0.0, "HAProxy": 0.0, "rest of Ray": 0.0}
+    for child in descendants(pid):
+        with suppress(OSError):
+            command = Path(f"/proc/{child}/cmdline").read_text()
+            fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+            name = next((name for part, name in PROCESSES.items() if part in command), "rest of Ray")
+            found[name] += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--kb", type=Path, default=Path("kb/mini"), help="knowledge base (default: kb/mini)")
@@ -167,16 +203,24 @@ def main() -> None:
     linker = Linker.open(kb)
     linker.link_batch(documents[:50])
 
-    def round_of(url: str) -> tuple[float, float, float]:
+    used: dict[str, list[dict[str, float]]] = {"in batches": [], "one by one": []}
+
+    def round_of(url: str, pid: int) -> tuple[float, float, float]:
         """Documents per second: in this process, by Serve in batches, by Serve one by one."""
         ((seconds,),) = alternate(lambda: linker.link_batch(documents, explain=args.explain), rounds=1)
-        rates = (asyncio.run(throughput(url, each, seconds=args.seconds / ROUNDS)) for each in (batches, singles))
-        return len(documents) / seconds, size * next(rates), next(rates)
+        rates = []
+        for way, bodies, per_body in (("in batches", batches, size), ("one by one", singles, 1)):
+            before = processor_seconds(pid)
+            rates.append(per_body * asyncio.run(throughput(url, bodies, seconds=args.seconds / ROUNDS)))
+            num_documents = rates[-1] * args.seconds / ROUNDS
+            after = processor_seconds(pid)
+            used[way].append({name: 1000 * (after[name] - before[name]) / num_documents for name in after})
+        return len(documents) / seconds, rates[0], rates[1]
 
     with plain_uvicorn(kb) as url:
         by_uvicorn = size * asyncio.run(throughput(url, batches, seconds=args.seconds))
     with ray_serve(kb, replicas=args.replicas) as (url, pid, ready_s):
-        in_process, by_serve, one_by_one = zip(*(round_of(url) for _ in range(ROUNDS)), strict=True)
+        in_process, by_serve, one_by_one = zip(*(round_of(url, pid) for _ in range(ROUNDS)), strict=True)
         rates = {
             "a quarter of the Linker's in this process": statistics.median(in_process) / 4,
             "half of the Linker's in this process": statistics.median(in_process) / 2,
@@ -184,12 +228,20 @@ def main() -> None:
         }
         rows = []
         for name, rate in rates.items():
-            waits = asyncio.run(latencies(url, singles, per_second=rate, seconds=args.seconds))
-            rows.append((name, rate, *np.percentile(waits, [50, 99]).tolist()))
+            rounds = [
+                np.percentile(asyncio.run(latencies(url, singles, per_second=rate, seconds=args.seconds / 2)), [50, 99])
+                for _ in range(ROUNDS)
+            ]
+            rows.append((name, rate, *(spread([each[place] for each in rounds]) for place in (0, 1))))
         memory = private_megabytes(pid)
     print(f"single documents by the clock\n{table(['rate', 'documents/s', 'p50 ms', 'p99 ms'], rows)}\n")
     least, median, most = (each(one_by_one) for each in (min, statistics.median, max))
     print(f"single documents, {CLIENTS} clients that never pause: {median:.0f}/s ({least:.0f} to {most:.0f})")
+    parts = list(used["in batches"][0])
+    times = [
+        (way, *(statistics.median(each[part] for each in rounds) for part in parts)) for way, rounds in used.items()
+    ]
+    print(f"\nprocessor milliseconds a document\n{table(['sent', *parts], times)}\n")
     print(f"replicas ready after {ready_s:.1f} s; memory that each shares with no other: {memory} MB\n")
     finish(
         args,
@@ -203,6 +255,7 @@ def main() -> None:
         ready_s=ready_s,
         one_by_one_per_s=median,
         replica_private_mb=memory,
+        processor_ms=used,
     )
 
 

@@ -33,6 +33,10 @@ COMMANDS = {
         "deeped deploy linker.yaml --address http://127.0.0.1:8265",
     ),
     "link": Command("link the mentions of a text", 'deeped link --kb KB "Scotland beat Australia at Murrayfield."'),
+    "mcp": Command(
+        "offer tools to a language model on this machine: the Model Context Protocol over standard input and output",
+        "deeped mcp --kb kb/mini",
+    ),
     "detect": Command(
         "find the mentions of a text, or score how well they are found",
         'deeped detect --kb KB "Scotland beat Australia at Murrayfield."',
@@ -53,6 +57,9 @@ COMMANDS = {
         "add entities to a knowledge base, take some off, or list what was changed",
         "deeped entities --kb KB add products.csv",
     ),
+    "feedback": Command(
+        "gather the corrections that clients sent, to train with them", "deeped feedback --kb KB corrections.jsonl"
+    ),
     "compact": Command("fold changes to single entities into the parts", "deeped compact --kb KB"),
     "plan": Command(
         "estimate what a knowledge base will cost: memory, disk, core-hours, bottleneck",
@@ -66,7 +73,7 @@ COMMANDS = {
     "rollback": Command("make an earlier version of a knowledge base current again", "deeped rollback --kb KB"),
     "info": Command("show what a knowledge base holds", "deeped info KB"),
 }
-WITHOUT_JSON = ("demo", "serve", "deploy", "evaluate")
+WITHOUT_JSON = ("demo", "serve", "deploy", "evaluate", "mcp")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     try:
         is_json = getattr(args, "json", None) is True
-        print(json.dumps(data, ensure_ascii=False, indent=2, default=asdict) if is_json else text)
+        shown = json.dumps(data, ensure_ascii=False, indent=2, default=asdict) if is_json else text
+        print(shown, end="\n" if shown else "")
         sys.stdout.flush()
     except BrokenPipeError:  # `deeped ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

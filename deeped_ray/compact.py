@@ -5,8 +5,11 @@
     vectors, index      made again
     linker              the same: it depends on the vectors of words, and these have not changed
 
-Servers that run keep the parts and changes that they have. After a restart they have the new parts. Killed in between, the
-same command goes on. The files of changes are removed last; parts know which of them they hold, so none counts twice.
+All of it is made in a draft beside the current version, whose manifest is replaced in one step (`knowledge.versions`). Killed
+before that, everything is as it was, and servers may start at any time; the same command goes on, with the changes that came
+meanwhile. The files of changes are removed last. Parts know which of them they hold, so none counts twice.
+
+Servers that run keep the parts and changes that they have. After a restart they have the new parts.
 """
 
 from dataclasses import replace
@@ -15,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from deeped_ray.corpus.config import CorpusConfig
+from deeped_ray.corpus.folded import Folded
 from deeped_ray.corpus.ingest import build_corpus
 from deeped_ray.corpus.wikidata import ids_by_title, keep_ids
 from deeped_ray.embeddings.words import Words, write_words
@@ -22,8 +26,10 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.changes import ChangeLog, Changes
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import StringIndex
+from deeped_ray.knowledge.versions import adopt, draft_of
 from deeped_ray.linking.following import in_order
 from deeped_ray.running.config import plain, read_config
+from deeped_ray.running.faults import reached
 from deeped_ray.running.resume import NEW_RUN
 from deeped_ray.stages import STAGES, Stage, resolve
 from deeped_ray.training.takeover import copy_linker
@@ -32,29 +38,43 @@ from deeped_ray.types import DeepEdError
 
 def compact(kb: KnowledgeBase) -> dict[str, Any]:
     """Returns how many changes the parts now hold more, and what was made."""
+    if kb.home != kb.location:
+        raise DeepEdError(f"{kb} is one version. Compact the knowledge base itself: --kb {kb.home}.")
     log, changes = ChangeLog(kb.home), Changes()
-    changes.apply(log.read_new())
+    recorded, folded = log.read_new(), Folded.read(kb.last("corpus")).files
+    changes.apply([each for each in recorded if each.file not in folded])
+    log.forget(sorted({each.file for each in recorded} & {*folded}))  # if it was killed before it came to that
     if not changes.files:
         return {"changes": 0, "entities": 0, "made": []}
     before = kb.manifest()["parts"]
+    draft = draft_of(kb, "compact")
+    _make(kb, draft, changes)
+    reached("compact/made")
+    adopt(kb, draft)
+    reached("compact/adopted")
+    log.forget(sorted(changes.files))
+    made = [name for name, record in kb.manifest()["parts"].items() if before[name]["id"] != record["id"]]
+    return {"changes": len(changes.files), "entities": len(changes.latest), "made": made}
+
+
+def _make(kb: KnowledgeBase, draft: KnowledgeBase, changes: Changes) -> None:
     words, linker, ids = kb.last("words"), kb.last("linker"), ids_by_title(kb)
     if words is None:
         raise DeepEdError(f"No words part in {kb}. Build it first: deeped build.")
     _, configs = resolve(read_config(kb.location / "manifest.json"))
     corpus, vectors, index, _, _ = STAGES
-    kb.settings = {corpus.section: plain(configs[corpus.section])}
-    build_corpus(kb, _as_before(kb, configs[corpus.section].corpus), changes=in_order(changes))
-    _keep_words(kb, words)
+    draft.settings = {corpus.section: plain(configs[corpus.section])}
+    build_corpus(draft, _as_before(kb, configs[corpus.section].corpus), changes=in_order(changes))
+    reached("compact/corpus")
+    _keep_words(draft, words)
     if ids is not None:
-        keep_ids(kb, *ids)
+        keep_ids(draft, *ids)
     for stage in (vectors, index):
-        _run(kb, stage, configs)
+        _run(draft, stage, configs)
+        reached(f"compact/{stage.name}")
     if linker is not None:
-        kb.settings = linker.record["settings"]
-        copy_linker(kb, linker, config=linker.config)
-    log.remove(sorted(changes.files))
-    made = [name for name, record in kb.manifest()["parts"].items() if before[name]["id"] != record["id"]]
-    return {"changes": len(changes.files), "entities": len(changes.latest), "made": made}
+        draft.settings = linker.record["settings"]
+        copy_linker(draft, linker, config=linker.config)
 
 
 def _as_before(kb: KnowledgeBase, config: CorpusConfig) -> CorpusConfig:

@@ -3,7 +3,7 @@
     compare     shards of the dump by their bytes: if none has changed, there is nothing to do
     count       pages that are new, gone or changed (`corpus.update`); vocabulary and word vectors stay
     embed       entities whose evidence has changed; all other vectors stay the same to the byte
-    index       anew
+    index       anew, with the lists and codes that an approximate one has learned
     check       the current linker on the current version and on the next, with the same documents
     follow      a running service gets the next version, replica by replica
     switch      `manifest.json` is replaced
@@ -90,6 +90,7 @@ def refresh(
             f" Look at {versions.address_of(kb, number)}, or refresh with --retrain."
         )
     reached("refresh/checked")
+    versions.require_fresh(kb, draft)
     if config.serve:
         from deeped_ray.serving.follow import follow  # reads no model
 
@@ -109,8 +110,6 @@ def _ids(kb: KnowledgeBase) -> dict[str, str]:
 
 def _update(kb: KnowledgeBase, draft: KnowledgeBase, sections: Mapping[str, Any], resume: ResumeConfig) -> None:
     """Everything that rests on words stays: vectors of the two versions can be compared, and the linker reads both."""
-    from deeped_ray.embeddings.trainer import embed_entities  # torch takes a second to import
-
     section = sections["corpus"]
     draft.settings = {"corpus": plain(section)}
     build_corpus(draft, section.corpus, resume, earlier=kb)
@@ -124,13 +123,17 @@ def _update(kb: KnowledgeBase, draft: KnowledgeBase, sections: Mapping[str, Any]
     draft.keep("words", parents=["pages", "corpus"])
     if (ids := ids_by_title(kb)) is not None:
         keep_ids(draft, *ids)
+    from deeped_ray.embeddings.trainer import embed_entities  # torch takes a second to import
+
     vectors = sections["vectors"]
     draft.settings = {"vectors": plain(vectors)}
     subset, scorer = SubsetConfig(only_new=True), validation_of(draft, vectors.validation)
-    embed_entities(draft, vectors.methods, vectors.sharding, subset=subset, resume=resume, validation=scorer)
+    embed_entities(
+        draft, vectors.methods, vectors.sharding, subset=subset, resume=resume, validation=scorer, is_measured=False
+    )
     reached("refresh/vectors")
     draft.settings = {"index": plain(sections["index"])}
-    build_index(draft, sections["index"].index)
+    build_index(draft, sections["index"].index, learned=kb.last("index"))
     if "linker" in draft:
         draft.settings = {}
         draft.keep("linker", parents=list(kb.open("linker").record["parents"]))
@@ -175,7 +178,7 @@ def _check(kb: KnowledgeBase, draft: KnowledgeBase, config: RefreshConfig) -> Su
     known: Summary = draft.manifest().get("check", {})
     if known.get("asked") != asked:
         documents = _documents(kb, specs)
-        accuracies = [_accuracy(each, documents, specs) for each in (kb, draft)]
+        accuracies = [_accuracy(each, documents) for each in (kb, draft)]
         mentions = sum(len(document.mentions) for document in documents)
         known = {"asked": asked, "mentions": mentions, "accuracy_before": accuracies[0], "accuracy": accuracies[1]}
         versions.note(draft, check=known)
@@ -198,10 +201,8 @@ def _documents(kb: KnowledgeBase, specs: list[str]) -> list[Document]:
     return documents
 
 
-def _accuracy(kb: KnowledgeBase, documents: list[Document], specs: list[str]) -> float:
-    from deeped_ray.evaluation.report import evaluate_linker
+def _accuracy(kb: KnowledgeBase, documents: list[Document]) -> float:
+    from deeped_ray.evaluation.report import accuracy_of
     from deeped_ray.linking.linker import Linker
 
-    model = "global" if "linker" in kb else "prior"
-    linker = Linker.open(kb, model)  # type: ignore[arg-type]
-    return float(evaluate_linker(linker, documents, dataset=",".join(specs), model=model).result.scores.accuracy)  # type: ignore[arg-type]
+    return accuracy_of(Linker.open(kb, "global" if "linker" in kb else "prior"), documents)

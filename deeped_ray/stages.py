@@ -34,6 +34,7 @@ from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.detection import DetectionConfig
 from deeped_ray.mini import MINI_CONFIG, OWN_CONFIG
+from deeped_ray.planning.room import require_room
 from deeped_ray.refresh import RefreshConfig, refresh
 from deeped_ray.running import logs
 from deeped_ray.running.config import (
@@ -128,6 +129,8 @@ class AnswersSection:
 
 
 def _corpus(kb: KnowledgeBase, config: CorpusSection, resume: ResumeConfig) -> Summary:
+    if kb.last("corpus") is None:
+        require_room(kb.location, config.corpus.dump)
     corpus, words = build_corpus(kb, config.corpus, resume), build_words(kb, config.words)
     return {**corpus, **words, **add_wikidata(kb, config.ids)}
 

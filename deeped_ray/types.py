@@ -218,6 +218,17 @@ class Sense(Entity):
 
 
 @dataclass(frozen=True, slots=True)
+class EntityName:
+    """A name that can mean an entity."""
+
+    name: str
+    prior: float
+    """p(e|m): how often the name means this entity."""
+    count: float
+    """How often it does, in links, titles and counts of further sources."""
+
+
+@dataclass(frozen=True, slots=True)
 class Name:
     mention: str
     """The name as the mention table has it; empty if the table does not know it."""

@@ -189,6 +189,7 @@ def _link_partitions(job: Job, partitions: list[Partition]) -> dict[str, Any]:
         size=lambda attempt: (attempt.partition.num_rows or 0) if is_known else 1,
         note=note,
         after_crash=lambda attempt, why: _after_crash(job, attempt, why, new),
+        writes=job.output,
     )
     seconds, is_new = time.monotonic() - start, outcome.num_skipped < len(partitions)
     total = Counts()

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deeped_ray.corpus.own_entities import Urls
 from deeped_ray.corpus.resolving import Entities
@@ -101,6 +102,13 @@ class Catalogue:
     def find(self, title: str) -> int | None:
         """The entity of a title, after redirects; None for a title the knowledge base does not have."""
         return self._names.find(normalize_title(title))
+
+    def starting_with(self, prefix: str, *, count: int) -> list[int]:
+        """Entities whose titles begin so, most linked first. Looks at all titles."""
+        is_hit = pc.starts_with(self._titles, pattern=normalize_title(prefix))
+        found = np.flatnonzero(numbers_of(is_hit))
+        order = np.argsort(-self.num_links[found], kind="stable")[:count]
+        return [int(entity_id) for entity_id in found[order]]
 
     def find_page(self, page_id: int) -> int | None:
         """The entity of an article's page id."""

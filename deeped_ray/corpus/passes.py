@@ -68,11 +68,6 @@ Found = dict[str, Any]
 # -- dump -> pages, titles and words
 
 
-def digest_shard(shard: DumpShard) -> str:
-    """What tells a shard that has changed from one that has not."""
-    return digest_of(shard)
-
-
 def parse_shard(
     item: tuple[int, DumpShard], shuffle: Shuffle, lot_characters: int, parsed: Parsed | None = None
 ) -> Found:

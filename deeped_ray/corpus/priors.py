@@ -325,6 +325,14 @@ class MentionTable:
         is_kept = priors >= min_share
         return MentionEntities(place[is_kept], entities[is_kept].astype(np.int64), priors[is_kept])
 
+    def names_of(self, entity: int, *, count: int) -> list[tuple[str, float, float]]:
+        """The names that can mean an entity, with p(e|m) and counts; most frequent first. Looks at the whole table."""
+        entities, priors, supports = self._rows.columns
+        cells = np.flatnonzero(entities == entity)
+        cells = cells[np.argsort(-supports[cells], kind="stable")[:count]]
+        rows = np.searchsorted(self._rows.offsets, cells, side="right") - 1
+        return [*zip(self.take(rows), priors[cells].tolist(), supports[cells].tolist(), strict=True)]
+
     def candidates(self, surface: str) -> Senses:
         """Candidates with p(e|m), most probable first; empty for a string that is never a link or title."""
         return self.match(surface).candidates

@@ -305,10 +305,10 @@ def _page(element: ElementTree.Element, stats: DumpStats) -> RawPage | None:
         return None
     redirect = fields["redirect"].get("title") if "redirect" in fields else None
     revision = fields.get("revision")
-    wikitext = ""
-    if revision is not None:
-        wikitext = next((_text(child) for child in revision if _local_name(child) == "text"), "")
-    return RawPage(page_id, title, wikitext, normalize_title(redirect) if redirect else None)
+    texts = [_text(child) for child in (revision if revision is not None else ()) if _local_name(child) == "text"]
+    if revision is not None and not texts:  # an empty one is there, too
+        stats.damage.append(f"page {page_id}, {title!r}: a revision without a text")
+    return RawPage(page_id, title, texts[0] if texts else "", normalize_title(redirect) if redirect else None)
 
 
 def parse_id(number: str) -> int:

@@ -87,9 +87,10 @@ class EvidenceReader:
     def __len__(self) -> int:
         return len(self._catalogue)
 
-    def work(self) -> Ids:
-        """Expected work of every entity: the words that have to be gathered, and a little for the entity itself."""
-        return np.diff(self._pages.offsets) + np.diff(self._links.offsets) + 20
+    def work(self, start: int, end: int) -> Ids:
+        """Expected work of some entities: the words that have to be gathered, and a little for the entity itself."""
+        borders = slice(start, end + 1)
+        return np.diff(self._pages.offsets[borders]) + np.diff(self._links.offsets[borders]) + 20
 
     def read(self, entities: Ids) -> Evidence:
         titles = self.texts([content_words(title) for title in self.titles(entities)])

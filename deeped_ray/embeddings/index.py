@@ -31,9 +31,10 @@ from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.cooccurrence import GRAPH, WordCounts
 from deeped_ray.corpus.priors import MentionTable
 from deeped_ray.embeddings.link_vectors import write_link_vectors
+from deeped_ray.embeddings.mapped_lists import read_mapped
 from deeped_ray.embeddings.name_filing import write_name_index
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.knowledge.parts import ArtifactError
+from deeped_ray.knowledge.parts import ArtifactError, Part
 from deeped_ray.running.config import JOB_FLAG
 from deeped_ray.types import DeepEdError
 
@@ -49,7 +50,7 @@ MIN_APPROXIMATE = 64
 _FILE = "entities.faiss"
 _BLOCK = 100_000
 _TRAINING_POINTS = 64  # per list: more does not raise recall, and k-means is most of the building time
-# inverted lists of bytes are mapped by the first flag, flat codes by the second; blocks of 4-bit codes by neither
+# FAISS maps flat codes by the first flag, lists of bytes by the second, and blocks of 4-bit codes by neither
 _MAPPED = {"exact": faiss.IO_FLAG_MMAP_IFC, "ivf-sq": faiss.IO_FLAG_MMAP, "ivf-pq": 0}
 _log = logging.getLogger(__name__)
 
@@ -60,8 +61,8 @@ class IndexConfig:
 
     index_kind: Annotated[
         Literal["auto", "exact", "ivf-sq", "ivf-pq"],
-        "exact compares every vector, ivf-sq and ivf-pq only those in near lists. ivf-sq stores a byte per number and is"
-        " memory-mapped; ivf-pq stores four bits per two numbers and is read into memory. auto: exact or ivf-pq, by size.",
+        "exact compares every vector, ivf-sq and ivf-pq only those in near lists. ivf-sq stores a byte per number, ivf-pq"
+        " four bits per two numbers. auto: exact or ivf-pq, by size.",
         JOB_FLAG,
     ] = "auto"
     exact_up_to: Annotated[int, "auto: up to this many vectors the index is exact"] = 100_000
@@ -111,15 +112,18 @@ def choose(num_vectors: int, config: IndexConfig) -> Choice:
 # -- making
 
 
-def build_index(kb: KnowledgeBase, config: IndexConfig) -> dict[str, Any]:
-    """Make the index part unless it is there already; returns what it is, and `build_seconds` if it was made now."""
+def build_index(kb: KnowledgeBase, config: IndexConfig, *, learned: Part | None = None) -> dict[str, Any]:
+    """Make the index part unless it is there already; returns what it is, and `build_seconds` if it was made now.
+
+    `learned` is an index of nearly the same vectors, whose lists and codes are kept.
+    """
     made: dict[str, Any] = {}
     parents = ["vectors", "corpus"]
     recorded = {**asdict(config), "format": FORMAT}
     if not (kb.is_current("index", config=recorded, parents=parents) and _is_sound(kb)):
         with kb.write("index", config=recorded, parents=parents) as folder:
             start = time.monotonic()
-            write_index(folder, np.asarray(kb.open("vectors").array("vectors")), config)
+            write_index(folder, np.asarray(kb.open("vectors").array("vectors")), config, learned=learned)
             made["build_seconds"] = round(time.monotonic() - start, 1)
             corpus = kb.open("corpus")
             made["names"] = write_name_index(folder, MentionTable(corpus), Catalogue(corpus))
@@ -136,13 +140,16 @@ def _is_sound(kb: KnowledgeBase) -> bool:
     return True
 
 
-def write_index(folder: Path, vectors: Float[np.ndarray, "E d"], config: IndexConfig) -> None:
+def write_index(
+    folder: Path, vectors: Float[np.ndarray, "E d"], config: IndexConfig, *, learned: Part | None = None
+) -> None:
     """Fill a folder with the index of some vectors, which may be memory-mapped: they are read block by block."""
     rows = _rows_with_evidence(vectors)
     choice = choose(len(rows), config)
     _log.info("index: %s, since %s", choice.kind, choice.reason)
-    index = _empty(vectors.shape[1], choice)
-    if choice.kind != "exact":
+    known = _empty_as(learned, vectors.shape[1], choice) if learned else None
+    index = known or _empty(vectors.shape[1], choice)
+    if choice.kind != "exact" and known is None:
         sample = np.random.default_rng(config.index_seed).permutation(rows)[: choice.lists * _TRAINING_POINTS]
         index.train(vectors[np.sort(sample)])
     for start in range(0, len(rows), _BLOCK):
@@ -154,10 +161,22 @@ def write_index(folder: Path, vectors: Float[np.ndarray, "E d"], config: IndexCo
         **choice._asdict(),
         "entities": len(rows),
         "without_evidence": len(vectors) - len(rows),
+        "learned_from": learned.id if learned and known else None,
         "bytes": size,
         "share_of_exact": round(size / max(1, len(rows) * vectors.shape[1] * 4), 4),
     }
     (folder / "summary.json").write_text(json.dumps(summary, indent=2))
+
+
+def _empty_as(learned: Part, dimension: int, choice: Choice) -> Any:
+    """An index without vectors whose lists and codes are learned already; None if it would have other ones."""
+    summary = json.loads((learned.path / "summary.json").read_text())
+    if choice.kind == "exact" or [summary[name] for name in ("kind", "lists")] != [choice.kind, choice.lists]:
+        return None
+    index: Any = faiss.read_index(str(learned.path / _FILE))
+    index.reset()
+    index.nprobe = choice.probes
+    return index if index.d == dimension else None
 
 
 def _rows_with_evidence(vectors: Float[np.ndarray, "E d"]) -> Int[np.ndarray, " rows"]:
@@ -189,8 +208,11 @@ class Neighbor(NamedTuple):
 
 
 @functools.lru_cache(maxsize=2)  # look-ups and linker of a server share it
-def _read(path: str, flags: int) -> Any:
-    return faiss.read_index(path, flags)
+def _read(path: str, kind: Kind, checksum: str | None) -> Any:
+    """An index without a checksum is in no part: it is read for itself."""
+    if kind == "ivf-pq" and checksum:
+        return read_mapped(Path(path), checksum)
+    return faiss.read_index(path, _MAPPED[kind])
 
 
 @contextlib.contextmanager
@@ -207,10 +229,11 @@ def _threads_for(num_queries: int) -> Iterator[None]:
 class EntityIndex:
     """Answers with entities and cosines, nearest first; never with an entity that has no evidence."""
 
-    def __init__(self, folder: Path, vectors: Float[np.ndarray, "E d"]) -> None:
+    def __init__(self, folder: Path, vectors: Float[np.ndarray, "E d"], *, checksum: str | None = None) -> None:
+        """With the checksum of its file, the processes of a node share its codes, whatever its kind."""
         summary = json.loads((folder / "summary.json").read_text())
         self.kind: Kind = summary["kind"]
-        self._index = _read(str(folder / _FILE), _MAPPED[self.kind])
+        self._index = _read(str(folder / _FILE), self.kind, checksum)
         self._rows: npt.NDArray[np.int32] = np.asarray(np.load(folder / "entities.rows.npy", mmap_mode="r"))
         self._vectors = vectors
         self._fewer: Any = None
@@ -221,7 +244,8 @@ class EntityIndex:
     def open(cls, kb: KnowledgeBase) -> "EntityIndex":
         part = kb.open("index")
         part.check(_FILE)  # faiss trusts what it reads
-        return cls(part.path, np.asarray(kb.open("vectors").array("vectors")))
+        vectors = np.asarray(kb.open("vectors").array("vectors"))
+        return cls(part.path, vectors, checksum=part.record["files"][_FILE]["sha256"])
 
     @property
     def num_entities(self) -> int:

@@ -57,10 +57,12 @@ def _weights(graph: WordCounts) -> Any:
 
     lengths = np.diff(graph.offsets)
     pages = np.flatnonzero(lengths)
-    page = np.append(np.repeat(np.arange(len(pages)), lengths[pages]), np.arange(len(pages)))
-    entity = np.append(graph.words, pages)
-    times = np.append(1 + np.log(graph.counts), np.ones(len(pages)))
-    links = sparse.csr_matrix((times.astype(np.float32), (entity, page)), shape=(len(graph), len(pages)))
+    numbers = np.arange(len(pages), dtype=np.int32)  # half as wide as they come: there is one for each link
+    page = np.append(np.repeat(numbers, lengths[pages]), numbers)
+    entity = np.append(np.asarray(graph.words, np.int32), pages.astype(np.int32))
+    times = np.append((1 + np.log(graph.counts)).astype(np.float32), np.ones(len(pages), np.float32))
+    links = sparse.csr_matrix((times, (entity, page)), shape=(len(graph), len(pages)))
+    del page, entity, times
     num_pages_linking = np.diff(links.indptr)
     rarity = np.log((len(pages) + 1) / (num_pages_linking + 0.5)).clip(LEAST_RARITY)
     links = sparse.diags(rarity.astype(np.float32)) @ links

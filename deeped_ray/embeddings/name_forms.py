@@ -13,6 +13,8 @@ from deeped_ray.text import STOP_WORDS, is_content_word, spelled_words, without_
 MIN_TYPO_LENGTH = 6
 """Shorter names with one other letter are other names: Clark, Clara."""
 ACRONYM_LENGTHS = range(2, 8)
+LOWER_LENGTHS = range(3, 8)
+"""Of initials of words in lower case: two letters are those of too many titles."""
 MIN_DIGITS = 4
 LONGEST_NAME = 255
 """Wikipedia's titles have no more bytes."""
@@ -44,6 +46,15 @@ def squeeze(folded: str) -> str:
 def initials_of(name: str) -> str:
     """`Office of the High Commissioner` -> `ohc`: of capitalised words."""
     words = (fold(word) for word in spelled_words(name) if word[0].isupper())
+    return "".join(word[0] for word in words if word)
+
+
+def lower_initials_of(title: str) -> str:
+    """`Air traffic control` -> `atc`: if only the first word is capitalised, of all words but stop words."""
+    first, *others = spelled_words(title) or [""]
+    if not first[:1].isupper() or not others or any(not word[0].islower() for word in others):
+        return ""
+    words = (fold(word) for word in (first, *others) if word not in STOP_WORDS)
     return "".join(word[0] for word in words if word)
 
 

@@ -4,7 +4,7 @@ Case, diacritics and punctuation aside (`fold`), a name of the corpus is found i
 
     equals      has the same letters in the same order: `JK Rowling`, `J. K. Rowling`
     words       has all words of the mention, in any order: `Lebed`, `Alexander Lebed`
-    initials    spells the mention with its initials: `AFP`, `Agence France-Presse`
+    initials    spells the mention with its initials: `AFP`, `Agence France-Presse`; less so `ATC`, `Air traffic control`
     inflection  differs in an ending, as the dump's own links do: `Kurdish`, `Kurds`
     typo        differs in one letter, or two neighbours are swapped: `Barrack Obama`
     part        is a part of the mention: `NPR news`, `NPR`
@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.embeddings import name_filing
-from deeped_ray.embeddings.name_filing import HEAD_SALT, MIN_SHARE, MOST, pair_keys
+from deeped_ray.embeddings import name_lists
+from deeped_ray.embeddings.name_filing import MIN_SHARE, MOST
 from deeped_ray.embeddings.name_forms import (
     LONGEST_NAME,
     MIN_STEM,
@@ -37,6 +37,7 @@ from deeped_ray.embeddings.name_forms import (
     is_typo,
     squeeze,
 )
+from deeped_ray.embeddings.name_lists import HEAD_SALT, pair_keys
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hash64, hashes_of
@@ -47,6 +48,8 @@ KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
 EQUALS, WORDS, INITIALS, INFLECTION, TYPO, PART = range(len(KINDS))
 MAX_COMPARED = 100
 """Names that share half of their letters with more others than this are not compared with them."""
+LOWER_SHARE = np.float32(0.25)
+"""What initials of words in lower case count: fewer of them are ever used as a name."""
 REMEMBERED = 8192
 """Look-ups whose answers are kept."""
 _Ints = npt.NDArray[np.int64]
@@ -105,6 +108,8 @@ class NameIndex:
             found.append(self._with_words(form, self._names.candidates(surface).entity))
         if acronym := acronym_of(surface):
             found.append(self._listed(f"i{acronym}", INITIALS))
+            lower = self._listed(f"l{acronym}", INITIALS)
+            found.append(lower._replace(strengths=lower.strengths * LOWER_SHARE))
         if len(form.words) == 1:
             inflected = [f"={other}" for other in self._inflected(form.squeezed)]
             found += [matches for _, matches in self._listed_all(inflected, INFLECTION)]
@@ -147,7 +152,7 @@ class NameIndex:
     def _read(self, key: np.uint64) -> slice:
         """Where the list of a key stands, or its head if it is long."""
         rows = self._list(key)
-        return rows if _size(rows) <= name_filing.HEAD else self._list(key ^ HEAD_SALT)
+        return rows if _size(rows) <= name_lists.HEAD else self._list(key ^ HEAD_SALT)
 
     def _list(self, key: np.uint64) -> slice:
         place = int(self._keys.searchsorted(key))
@@ -161,7 +166,7 @@ class NameIndex:
         lists = sorted((self._list(key) for key in keys), key=_size)
         if not _size(lists[0]):
             return _NOTHING
-        if _size(lists[0]) <= name_filing.HEAD:
+        if _size(lists[0]) <= name_lists.HEAD:
             entities = self.entities[lists[0]]
         else:
             rarest = keys[np.argsort([_size(self._list(key)) for key in keys], kind="stable")]

@@ -11,6 +11,7 @@ A finished shard is a file in the run's folder, written whole or not at all; the
 up the shards that are there. An entity's result depends on its own words and seed only, not on its shard.
 """
 
+import contextlib
 import io
 import os
 import time
@@ -46,7 +47,7 @@ from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hashes_of
 from deeped_ray.running import tasks
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
-from deeped_ray.storage.arrays import save_array
+from deeped_ray.storage.arrays import save_array, writing_array
 from deeped_ray.storage.compressed import read_lines
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
@@ -54,6 +55,7 @@ from deeped_ray.types import DeepEdError
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 LOSS_ENTITIES, LOSS_NEGATIVES = 1000, 4096
+_BLOCK = 2**20
 
 
 class ShardResult(NamedTuple):
@@ -103,8 +105,9 @@ def embed_entities(
     subset: SubsetConfig = SubsetConfig(),  # noqa: B008
     resume: ResumeConfig = NEW_RUN,
     validation: Validation | None = None,
+    is_measured: bool = True,
 ) -> dict[str, Any]:
-    """Make the vectors part unless it is there already; returns counts, losses and times."""
+    """Make the vectors part unless it is there already; returns counts, times and, if measured, losses and a score."""
     parents = ["corpus", "words"]
     corpus, words = kb.open("corpus"), kb.open("words")
     titles = _read_titles(subset.entities, Catalogue(corpus)) if subset.entities else None
@@ -136,18 +139,11 @@ def embed_entities(
     times.append(time.monotonic())
     run.remove()
     part = kb.open("vectors")
-    vectors, kinds = part.array("vectors"), part.array("evidence")
-    score = (
-        {"validation": validation.name, "validation_score": round(validation.score(vectors[validation.entities]), 4)}
-        if validation
-        else {}
-    )
     return {
         **_counts(part),
         "trained": num_trained,
         "peak_worker_gib": round(peak, 2),
-        **_losses(kb, vectors, kinds, alpha=methods.embedding.alpha, gamma=methods.reference.gamma),
-        **score,
+        **(_measures(kb, part, methods, validation) if is_measured else {}),
         "seconds_by_step": dict(zip(("prepare", "embed", "join"), np.diff(times).round(1).tolist(), strict=True)),
     }
 
@@ -240,11 +236,15 @@ def _cut(methods: Methods, sharding: ShardConfig) -> int:
 
 def _ranges(shared: Shared) -> list[tuple[int, int]]:
     """Runs of entities of about equal work: words to gather, or, by the reference, entities."""
-    reader = EvidenceReader(shared.corpus, Words(shared.words))
-    work = reader.work() if shared.methods.is_closed_form else np.ones(len(reader), dtype=np.int64)
-    shard_of_entity = (np.cumsum(work) - work) // _cut(shared.methods, shared.sharding)
-    starts = np.flatnonzero(np.diff(shard_of_entity, prepend=-1))
-    return list(zip(starts.tolist(), [*starts[1:].tolist(), len(reader)], strict=True))
+    reader, cut = EvidenceReader(shared.corpus, Words(shared.words)), _cut(shared.methods, shared.sharding)
+    starts, total, last = list[int](), 0, -1
+    for first in range(0, len(reader), _BLOCK):
+        end = min(first + _BLOCK, len(reader))
+        work = reader.work(first, end) if shared.methods.is_closed_form else np.ones(end - first, dtype=np.int64)
+        shard_of_entity = (total + np.cumsum(work) - work) // cut
+        starts += (first + np.flatnonzero(np.diff(shard_of_entity, prepend=last))).tolist()
+        total, last = total + int(work.sum()), int(shard_of_entity[-1])
+    return list(zip(starts, [*starts[1:], len(reader)], strict=True))
 
 
 class _Shard(NamedTuple):
@@ -269,6 +269,7 @@ def _train_shards(shared: Shared, run: Location) -> tuple[list[Location], float]
         earlier=lambda shard: _is_finished(shard.file) or None,
         unit="entities",
         size=lambda shard: shard.num_entities,
+        writes=run,
         num_gpus=shared.sharding.num_gpus,
     )
     return [shard.file for shard in shards], outcome.peak_gib
@@ -351,25 +352,36 @@ def _is_finished(file: Location) -> bool:
 
 def _join(files: Sequence[Location], num_entities: int, dimension: int, folder: Path) -> int:
     """Put the shards into the part, one in memory at a time; returns how many entities were trained."""
-    small: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in ("evidence", "fingerprints", "titles")}
-    vectors = np.lib.format.open_memmap(
-        folder / "vectors.npy", mode="w+", dtype=np.float32, shape=(num_entities, dimension)
-    )
-    position = num_trained = 0
-    for file in files:
-        result = _read_shard(file)
-        vectors[position : position + len(result.vectors)] = result.vectors
-        position += len(result.vectors)
-        num_trained += int(result.is_trained.sum())
-        for name, arrays in small.items():
-            arrays.append(getattr(result, name))
-    vectors.flush()
-    for name, arrays in small.items():
-        np.save(folder / f"{name}.npy", np.concatenate(arrays))
+    kinds = {"vectors": np.float32, "evidence": np.int8, "fingerprints": np.uint64, "titles": np.uint64}
+    num_trained = 0
+    with contextlib.ExitStack() as stack:
+        sinks = {
+            name: stack.enter_context(
+                writing_array(
+                    folder / f"{name}.npy", kind, (num_entities, dimension) if name == "vectors" else (num_entities,)
+                )
+            )
+            for name, kind in kinds.items()
+        }
+        for file in files:
+            result = _read_shard(file)
+            num_trained += int(result.is_trained.sum())
+            for name, sink in sinks.items():
+                getattr(result, name).tofile(sink)
     return num_trained
 
 
 # -- summary
+
+
+def _measures(kb: KnowledgeBase, part: Part, methods: Methods, validation: Validation | None) -> dict[str, Any]:
+    """They take some seconds."""
+    vectors, kinds = part.array("vectors"), part.array("evidence")
+    found = _losses(kb, vectors, kinds, alpha=methods.embedding.alpha, gamma=methods.reference.gamma)
+    if validation:
+        score = round(validation.score(vectors[validation.entities]), 4)
+        found |= {"validation": validation.name, "validation_score": score}
+    return found
 
 
 def _losses(

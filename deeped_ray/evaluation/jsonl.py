@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from deeped_ray.storage.compressed import read_lines
+from deeped_ray.storage.location import Location
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Document, Mention
 
+FEEDBACK = "feedback"
+"""Folder of a knowledge base with corrections that clients sent, in this layout."""
 _EXPECTED = 'expected {"name": ..., "text": ..., "mentions": [{"start": ..., "end": ..., "title": ...}]}'
 
 
@@ -25,6 +28,27 @@ def read_jsonl(path: Path, *, with_unlinked: bool = False) -> Iterator[Document]
         if line.strip():
             where = f"{path}, line {number}"
             yield _document(line, name=str(number), where=where, with_unlinked=with_unlinked)
+
+
+def gathered(folder: Location) -> list[dict[str, Any]]:
+    """The rows of all files in a folder, one for each text. What was said last of a mention holds."""
+    texts: dict[str, dict[str, Any]] = {}
+    for file in folder.glob("*.jsonl"):
+        for line in file.read_bytes().splitlines():
+            row = json.loads(line)
+            held = texts.setdefault(row["text"], {**row, "mentions": []})
+            for mention in row["mentions"]:
+                held["mentions"] = [
+                    *(each for each in held["mentions"] if not _overlap(each, mention)),
+                    mention,
+                ]
+    for row in texts.values():
+        row["mentions"].sort(key=lambda mention: mention["start"])
+    return [*texts.values()]
+
+
+def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return bool(one["start"] < other["end"] and other["start"] < one["end"])
 
 
 def _document(line: str, *, name: str, where: str, with_unlinked: bool) -> Document:

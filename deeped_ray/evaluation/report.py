@@ -188,6 +188,12 @@ def evaluate_linker(
     return Report(dataset, model, Result(outcomes), _candidates_sha256(documents, firsts, catalogue), seconds, cases)
 
 
+def accuracy_of(linker: Linker, documents: Sequence[Document]) -> float:
+    """And nothing else, which takes a third of the time."""
+    outcomes = _outcomes(linker, documents, linker.link_batch(documents, explain=False))
+    return float(Result(outcomes).scores.accuracy)
+
+
 def _outcomes(
     linker: Linker, documents: Sequence[Document], answers: Sequence[Sequence[Prediction]]
 ) -> list[list[Outcome]]:

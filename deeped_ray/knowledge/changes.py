@@ -5,7 +5,8 @@
 An entity is what the change says; without one, it is taken off. Storage such as S3 has no locks and does not refuse to write
 a file twice. So every file has a name of its own: a number above all that its writer has seen, and the writer's name. Two
 that write at once may take the same number; their names then decide. All readers see the same order, whenever they look,
-and of two changes to an entity the later one holds, whichever arrives first.
+and of two changes to an entity the later one holds, whichever arrives first. When files are removed, since the parts hold them,
+one without changes stays, so that numbers go on after theirs.
 """
 
 import os
@@ -24,6 +25,8 @@ from deeped_ray.types import DeepEdError
 FOLDER = "changes"
 _NAME = re.compile(r"(\d{12})-[0-9a-f]{8}\.json")
 _MAX_NUMBER = 10**12
+_NOBODY = "0" * 8
+"""Writer of the file that only keeps a number."""
 
 
 class Change(NamedTuple):
@@ -83,9 +86,14 @@ class ChangeLog:
             self._seen.add(name)
             return [Recorded(name, each, time) for each in changes]
 
-    def remove(self, names: Sequence[str]) -> None:
-        """Forget files that the parts now hold."""
-        for name in names:
+    def forget(self, names: Sequence[str]) -> None:
+        """Remove files that the parts now hold."""
+        if not names:
+            return
+        last = f"{max(names)[:12]}-{_NOBODY}.json"
+        (self._folder / last).write_json({"time": "", "changes": []})
+        earlier = [name for name in self._names() if name.endswith(f"-{_NOBODY}.json") and name < last]
+        for name in [*names, *earlier]:
             (self._folder / name).remove()
 
     def _names(self) -> list[str]:

@@ -15,6 +15,7 @@ from deeped_ray.storage.lease import sole_writer
 from deeped_ray.types import DeepEdError
 
 State = Literal["current", "earlier", "draft", "refused"]
+Purpose = Literal["refresh", "compact"]
 Manifest = dict[str, Any]
 KEPT = 3
 """Versions that are kept, the current one included."""
@@ -81,24 +82,39 @@ def _known(kb: KnowledgeBase) -> list[int]:
 # -- the next one
 
 
-def draft_of(kb: KnowledgeBase) -> KnowledgeBase:
+def draft_of(kb: KnowledgeBase, purpose: Purpose = "refresh") -> KnowledgeBase:
     """The version in the making: what a killed run has left of it, or a copy of the current one.
 
-    A draft that began from another version than is current now is given up.
+    A draft that began from another version than is current now, or from other pages, is given up.
     """
-    manifest, current = kb.manifest(), number_of(kb)
+    began = _beginning(kb)
     with sole_writer(kb.home) as still_mine:
-        for number in set(_numbers(kb)) - {current}:
+        for number in set(_numbers(kb)) - {number_of(kb)}:
             found = KnowledgeBase(address_of(kb, number))
-            if found.manifest().get("state") == "draft":
-                if found.manifest()["from"] == current:
-                    return found
+            manifest = found.manifest()
+            is_draft, is_fresh = manifest.get("state") == "draft", manifest.get("began") == began
+            if is_draft and is_fresh and manifest["for"] == purpose:
+                return found
+            if is_draft and not is_fresh:
                 found.location.remove()
         number = max(_known(kb)) + 1
         draft = KnowledgeBase(address_of(kb, number), create=True)
         still_mine()
-        draft.write_manifest({**_bare(manifest), "version": number, "state": "draft", "from": current})
+        own = {"version": number, "state": "draft", "for": purpose, "began": began}
+        draft.write_manifest({**_bare(kb.manifest()), **own})
     return draft
+
+
+def _beginning(kb: KnowledgeBase) -> Manifest:
+    """What a draft begins from."""
+    parts = kb.manifest()["parts"]
+    return {"version": number_of(kb), **{name: parts.get(name, {}).get("id") for name in ("pages", "corpus")}}
+
+
+def require_fresh(kb: KnowledgeBase, draft: KnowledgeBase) -> None:
+    """A draft of what is no longer current would undo what has come since: changes that were folded, for instance."""
+    if draft.manifest().get("began", _beginning(kb)) != _beginning(current_of(kb)):
+        raise DeepEdError(f"{kb.home} has changed since {draft} was begun from it. Run the same command again.")
 
 
 def give_up(draft: KnowledgeBase) -> None:
@@ -120,6 +136,7 @@ def switch(kb: KnowledgeBase, number: int) -> None:
     """Make a version the current one. The last few are kept, to go back to."""
     with sole_writer(kb.home) as still_mine:
         current, next_one = current_of(kb), version(kb, number)
+        require_fresh(kb, next_one)
         manifest = {**_bare(next_one.manifest()), "version": number}
         if number != number_of(current):
             # a stage may have changed the current version since its copy was written
@@ -131,9 +148,24 @@ def switch(kb: KnowledgeBase, number: int) -> None:
         _prune(current)
 
 
+def adopt(kb: KnowledgeBase, draft: KnowledgeBase) -> None:
+    """The parts of a draft in place of the current version's, which keeps its number."""
+    with sole_writer(kb.home) as still_mine:
+        require_fresh(kb, draft)
+        current = current_of(kb)
+        number = {name: value for name, value in current.manifest().items() if name == "version"}
+        manifest = {**{name: value for name, value in _bare(draft.manifest()).items() if name != "version"}, **number}
+        still_mine()
+        if number_of(current) in _numbers(kb):  # its copy first: killed in between, the same command comes here again
+            KnowledgeBase(address_of(kb, number_of(current))).write_manifest(manifest)
+        current.write_manifest(manifest)
+        draft.location.remove()
+        current.remove_abandoned()
+
+
 def _bare(manifest: Manifest) -> Manifest:
     """Without what only a draft has."""
-    return {key: value for key, value in manifest.items() if key not in ("state", "from")}
+    return {key: value for key, value in manifest.items() if key not in ("state", "for", "began")}
 
 
 def _prune(current: KnowledgeBase) -> None:

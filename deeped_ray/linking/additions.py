@@ -148,6 +148,18 @@ class LiveMentions(MentionTable):
             return Match(normalize_mention(surface), "exact", added)
         return Match(found.mention, found.rule, senses.joined(added) if len(senses) else added)
 
+    def names_of(self, entity: int, *, count: int) -> list[tuple[str, float, float]]:
+        """Those that were added come first: few look for others."""
+        added = [name for name, counts in self._additions.names.items() if entity in counts]
+        known = [each for each in self._base.names_of(entity, count=count) if each[0] not in added]
+        own = [
+            (name, each.prior, each.support)
+            for name in added
+            for each in self.match(name).candidates
+            if each.entity_id == entity
+        ]
+        return [*own, *known][:count]
+
     def _left(self, senses: Senses) -> Senses:
         """Without entities that were taken off. The others share what these had."""
         if not self._additions.removed:
@@ -196,6 +208,14 @@ class LiveCatalogue(Catalogue):
         found = self._additions.ids.get(normalize_title(title))
         found = self._base.find(title) if found is None else found
         return None if found in self._additions.removed else found
+
+    def starting_with(self, prefix: str, *, count: int) -> list[int]:
+        """Those that were added come first: few look for others."""
+        start, first = normalize_title(prefix), self._additions.first_id
+        own = [first + place for place, each in enumerate(self._additions.entities) if each.title.startswith(start)]
+        gone = self._additions.removed
+        known = self._base.starting_with(prefix, count=count + len(gone))
+        return [*own, *(each for each in known if each not in gone)][:count]
 
     def identify(self, name: str) -> int | None:
         found = super().identify(name)

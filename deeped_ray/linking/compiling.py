@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite.binding import parse_bitcode
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
 
 from deeped_ray.storage.cache import cache_folder, caching
@@ -104,9 +105,25 @@ def _folder_of(package: Path) -> Path:
 class _Impl(CompileResultCacheImpl):
     _locator_classes = [_BySource, *CompileResultCacheImpl._locator_classes]  # noqa: RUF012
 
+    def rebuild(self, target_context: Any, payload: Any) -> Any:
+        """Without what only a function that calls this one needs to be compiled: 15 MB for all that linking uses.
+
+        numba keeps it as LLVM's objects. Here it stays bytes, which are read if such a function comes.
+        """
+        found = super().rebuild(target_context, payload)  # type: ignore[no-untyped-call]
+        (_, _, (_, code)), library = payload[0], found.library
+        library._shared_module = None
+        library._get_module_for_linking = functools.partial(parse_bitcode, code)
+        return found
+
 
 class _KeptBySource(FunctionCache):
     _impl_class = _Impl
+
+
+def kernel_folder() -> Path:
+    """Where what linking compiles is kept."""
+    return _folder_of(Path(__file__).parent)
 
 
 # -- one process at a time

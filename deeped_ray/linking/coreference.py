@@ -8,7 +8,7 @@ candidate with the highest prior is a person.
 """
 
 import functools
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -91,10 +91,13 @@ class _Tails:
         self._tails = sorted(tails)
 
     def beginning_with(self, text: str) -> set[str]:
-        low, high = (
-            bisect(self._tails, text, key=lambda tail: tail[0][: len(text)]) for bisect in (bisect_left, bisect_right)
-        )
-        return {name for _, name in self._tails[low:high]}
+        found = set[str]()
+        for place in range(bisect_left(self._tails, (text, "")), len(self._tails)):
+            tail, name = self._tails[place]
+            if not tail.startswith(text):
+                break
+            found.add(name)
+        return found
 
 
 def _merge(candidates: Sequence[Senses]) -> Senses:

@@ -5,19 +5,19 @@ import numpy as np
 from deeped_ray.linking.compiling import compiled
 
 _32 = np.uint64(32)
-_ALL = 2.0**64
+_0, _ALL = np.int64(0), 2.0**64
 _FIRST_STEP = 8
 
 
 @compiled
 def place_of_hash(key, hashes):  # type: ignore[no-untyped-def]
     """Where a hash stands first, or would stand: as a binary search, but nearly all of it within one line of the cache."""
-    number = len(hashes)
+    number = np.int64(len(hashes))
     if number == 0:
-        return 0
+        return _0
     guess = np.int64(((key >> _32) * np.uint64(number)) >> _32)
     guess += np.int64((np.float64(key) - np.float64(hashes[guess])) * (number / _ALL))
-    guess = min(max(guess, 0), number - 1)
+    guess = min(max(guess, _0), number - 1)
     step = _FIRST_STEP
     if hashes[guess] < key:
         low = high = guess + 1
@@ -28,7 +28,7 @@ def place_of_hash(key, hashes):  # type: ignore[no-untyped-def]
         low = high = guess
         while low > 0 and hashes[low - 1] >= key:
             high, low, step = low - 1, low - step, 2 * step
-        low = max(low, 0)
+        low = max(low, _0)
     while low < high:
         middle = (low + high) // 2
         if hashes[middle] < key:

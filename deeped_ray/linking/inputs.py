@@ -106,7 +106,9 @@ class LinkerInputs:
 
         `number` is a training document's, whose own annotations must not speak for it.
         """
-        listed = [self._listed(document, mention, number) for mention in document.mentions]
+        listed: list[Senses | None] = [None] * len(document.mentions)
+        if self.lists.specs:
+            listed = [self._listed(document, mention, number) for mention in document.mentions]
         surfaces = [document.surface(mention) for mention in document.mentions]
         found = []
         for surface, candidates in zip(surfaces, listed, strict=True):
@@ -119,15 +121,16 @@ class LinkerInputs:
                 theirs if candidates is None else candidates for theirs, candidates in zip(shared, listed, strict=True)
             ]
         most = self.config.first_candidates
-        return [candidates if len(candidates) <= most else candidates[:most] for candidates in found]
+        return [candidates if len(candidates.entity) <= most else candidates[:most] for candidates in found]
 
-    def _is_listed(self, document: Document, mention: Mention) -> bool:
-        has_list = bool(self.lists.specs) and self.lists.find(document, mention) is not None
-        return has_list or self.config.sources == "prior"
+    def _are_listed(self, document: Document, mentions: Sequence[Mention]) -> list[bool]:
+        if self.config.sources == "prior" or not self.lists.specs:
+            return [self.config.sources == "prior"] * len(mentions)
+        return [self.lists.find(document, mention) is not None for mention in mentions]
 
     def _listed(self, document: Document, mention: Mention, number: int | None) -> Senses | None:
         """Candidates of an external list, if there is one for the mention."""
-        listed = self.lists.find(document, mention) if self.lists.specs else None
+        listed = self.lists.find(document, mention)
         if listed is None:
             return None
         links: dict[int, int] = {}
@@ -194,7 +197,7 @@ class LinkerInputs:
             [document.surface(mention) for mention in mentions],
             firsts,
             sums,
-            [self._is_listed(document, mention) for mention in mentions],
+            self._are_listed(document, mentions),
             text=document.text[max(mentions[0].start - AROUND, 0) : mentions[-1].end + AROUND],
             by_prior=self.config.kept_by_prior,
             by_score=self.config.num_candidates - self.config.kept_by_prior,

@@ -37,7 +37,7 @@ _LEAST_EXPONENT, _ROOT_HALF = _constants(-87.0, 0.70710678)
 
 
 @compiled
-def _exp(x):  # type: ignore[no-untyped-def]
+def exp(x):  # type: ignore[no-untyped-def]
     """Of a number up to 0; below -87 it is as good as 0."""
     x = max(x, _LEAST_EXPONENT)
     power = np.floor(x * _LOG2_E + _HALF)
@@ -48,7 +48,7 @@ def _exp(x):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _log(x):  # type: ignore[no-untyped-def]
+def log(x):  # type: ignore[no-untyped-def]
     """Of a positive number."""
     bits = np.float32(x).view(np.int32)
     part = np.int32((bits & np.int32(0x007FFFFF)) | np.int32(0x3F000000)).view(np.float32)
@@ -173,24 +173,31 @@ def attend(  # type: ignore[no-untyped-def]
                 if value > u[k]:
                     u[k] = value
                     strongest[i, k] = e
-        _keep_largest(u, words, highest)
-        threshold, num_ties = highest[0], 0
-        for k in range(R):
-            num_ties += highest[k] == threshold
-        total = np.float32(0)
-        for k in range(words):
-            if u[k] > threshold or (u[k] == threshold and num_ties > 0):
-                num_ties -= u[k] == threshold
-                beta[i, k] = np.exp(u[k] - highest[R - 1])
-                total += beta[i, k]
-        for k in range(words):
-            beta[i, k] /= total
+        weigh(u, words, highest, beta[i])
         for s in range(num):
             e = candidates[i, s]
             score = np.float32(0)
             for k in range(words):
                 score += beta[i, k] * b_scores[e, context[i, k]]
             psi[i, s] = score
+
+
+@compiled
+def weigh(u, words, highest, beta) -> None:  # type: ignore[no-untyped-def]
+    """Softmax of the largest values of u, as many as fit into `highest`; beta is 0 before. Of equals the first ones count."""
+    _keep_largest(u, words, highest)
+    threshold, num_ties = highest[0], 0
+    for k in range(len(highest)):
+        num_ties += highest[k] == threshold
+    total = np.float32(0)
+    for k in range(words):
+        if u[k] > threshold or (u[k] == threshold and num_ties > 0):
+            num_ties -= u[k] == threshold
+            beta[k] = exp(u[k] - highest[-1])
+    for k in range(words):
+        total += beta[k]
+    for k in range(words):
+        beta[k] /= total
 
 
 @compiled
@@ -286,7 +293,7 @@ def propagate(  # type: ignore[no-untyped-def]
                 old = damped[last, i, each] if t else _ONE  # the first messages are log 1
                 mixed[each] = delta * probability[each] + rest * old
             for each in range(width):
-                sent[i, each] = _log(mixed[each])
+                sent[i, each] = log(mixed[each])
             for r in range(S):
                 sent[i, r * n + i] = 0
         for each in range(width):
@@ -334,7 +341,7 @@ def _softmax(raw, n, S, result) -> None:  # type: ignore[no-untyped-def]
         for r in range(S):
             result[r * n + j] = raw[r * n + j] - highest
     for each in range(len(raw)):
-        result[each] = _exp(result[each])
+        result[each] = exp(result[each])
     for j in range(n):
         total = result[j]
         for r in range(1, S):

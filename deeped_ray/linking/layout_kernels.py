@@ -74,6 +74,23 @@ def place_of(value, ordered):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def place_from(start, value, ordered):  # type: ignore[no-untyped-def]
+    """`place_of` for a value that stands at `start` or behind it: the nearer, the sooner it is found."""
+    low = high = start
+    step = 1
+    while high < len(ordered) and ordered[high] < value:
+        low, high, step = high + 1, high + step, 2 * step
+    high = min(high, len(ordered))
+    while low < high:
+        middle = (low + high) // 2
+        if ordered[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
 def is_in(value, ordered):  # type: ignore[no-untyped-def]
     place = place_of(value, ordered)
     return place < len(ordered) and ordered[place] == value

@@ -137,6 +137,12 @@ class Linker:
             check_spans(text, spans)
         return Document("", text, tuple(Mention(start, end) for start, end in spans))
 
+    def documents(self, texts: Sequence[str], *, mentions: Mentions | None = None) -> list[Document]:
+        """Many texts with the mentions that are found in them."""
+        find = functools.partial(self.document, mentions=mentions)
+        _ = self.detector  # opened once, not by every thread
+        return [*(map if len(texts) == 1 or self._num_threads == 1 else self._threads.map)(find, texts)]
+
     def link_batch(
         self, documents: Sequence[Document], *, explain: bool = True, pause: Pause = no_pause
     ) -> list[Answers]:

@@ -18,6 +18,7 @@ from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.linking.own_names import NamesDetector
 from deeped_ray.linking.retrieval import Retriever
+from deeped_ray.storage.location import Location
 
 
 class Live:
@@ -40,6 +41,12 @@ class Live:
             if has_changed:
                 self._renew()
             return has_changed
+
+    @property
+    def home(self) -> Location:
+        """Where more can be written beside the parts. Raises an error if nothing can."""
+        self._kb.require_writable()
+        return self._kb.home
 
     def write(self, changes: Sequence[Change]) -> list[Recorded]:
         """Make changes: durable and applied here when this returns."""

@@ -13,7 +13,16 @@ from deeped_ray.embeddings.name_index import EQUALS, KINDS, NameIndex
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.layers import Layers
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.types import EntityDetails, Name, NamedEntity, RelatedEntity, Sense, UnknownEntityError
+from deeped_ray.types import (
+    Entity,
+    EntityDetails,
+    EntityName,
+    Name,
+    NamedEntity,
+    RelatedEntity,
+    Sense,
+    UnknownEntityError,
+)
 
 if TYPE_CHECKING:
     from deeped_ray.embeddings.index import EntityIndex
@@ -85,6 +94,14 @@ class Lookup:
         match = self._mentions.match(surface)
         senses = (Sense(*self._entity(each.entity_id), each.prior, each.support) for each in match.candidates)
         return Name(match.mention, match.rule, tuple(senses))
+
+    def names(self, title: str, *, count: int = 10) -> list[EntityName]:
+        """The names by which an entity is called, most frequent first."""
+        return [EntityName(*each) for each in self._mentions.names_of(self._require(title), count=count)]
+
+    def starting_with(self, prefix: str, *, count: int = 10) -> list[Entity]:
+        """Entities whose titles begin so, most linked first."""
+        return [Entity(*self._entity(each)) for each in self.catalogue.starting_with(prefix, count=count)]
 
     def resembling(self, name: str, *, count: int = 10) -> list[NamedEntity]:
         """Entities with a title, redirect or anchor that resembles a name; the most similar first, then the most linked."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from deeped_ray.linking.compiling import compiled
 from deeped_ray.linking.fit_kernels import add, unit
-from deeped_ray.linking.layout_kernels import is_in, place_of
+from deeped_ray.linking.layout_kernels import is_in, place_from
 
 
 @compiled
@@ -102,7 +102,7 @@ def shared_letters(slots, places, lists, near, listed, letters) -> None:  # type
     """Letters of the words of each name that names of near entities have, [mentions, near].
 
     A word's list has the entities that are called so: where it begins and ends in `listed`, and the word's letters. Both
-    lists of entities rise. The shorter one is looked up in the other.
+    lists of entities rise. The shorter one is looked up in the other, on from where the one before was found.
     """
     for i in range(len(slots)):
         row, before = letters[i], 0
@@ -113,15 +113,13 @@ def shared_letters(slots, places, lists, near, listed, letters) -> None:  # type
             continue
         for word in range(places[slots[i], 0], places[slots[i], 1]):
             entities, length = listed[lists[word, 0] : lists[word, 1]], lists[word, 2]
-            if len(entities) < len(near):
-                for k in range(len(entities)):
-                    place = place_of(entities[k], near)
-                    if place < len(near) and near[place] == entities[k]:
-                        row[place] += length
-            else:
-                for k in range(len(near)):
-                    if is_in(near[k], entities):
-                        row[k] += length
+            is_short, place = len(entities) < len(near), 0
+            for k in range(len(entities) if is_short else len(near)):
+                place = place_from(place, entities[k], near) if is_short else place_from(place, near[k], entities)
+                if place == (len(near) if is_short else len(entities)):
+                    break
+                if near[place if is_short else k] == entities[k if is_short else place]:
+                    row[place if is_short else k] += length
 
 
 @compiled

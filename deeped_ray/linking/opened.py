@@ -71,8 +71,9 @@ class KnowledgeBase(LiveLookup):
         mentions: Mentions | None = None,
     ) -> list[Predictions]:
         """`link` for many texts at once, which is faster. A `Document` is linked at its own mentions."""
-        linker = self.linker(model)
-        documents = [text if isinstance(text, Document) else linker.document(text, mentions=mentions) for text in texts]
+        linker, given = self.linker(model), [*texts]
+        found = iter(linker.documents([text for text in given if isinstance(text, str)], mentions=mentions))
+        documents = [text if isinstance(text, Document) else next(found) for text in given]
         linked = linker.link_batch(documents, explain=explain)
         return [Predictions(found.at_least(threshold), found.document.text) for found in linked]
 

@@ -9,6 +9,7 @@ import numpy as np
 from deeped_ray.linking.choice_kernels import keep_best_of, score
 from deeped_ray.linking.compiling import compiled
 from deeped_ray.linking.fit_kernels import two_dots, unit
+from deeped_ray.linking.kernels import log
 
 _SPREAD, _32 = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 
@@ -89,12 +90,12 @@ def gather(  # type: ignore[no-untyped-def]
         for row in range(number):
             fit, document_fit = two_dots(own, extra, entity[row], context, document)
             links = num_links[entity[row]]
-            log_links = np.log1p(np.float64(links))
+            log_links = log(np.float32(links + 1))
             evidence[row, fit_at], evidence[row, fit_at + 1] = fit, document_fit
             evidence[row, fit_at + 2] = log_links / 10
             evidence[row, fit_at + 3] = (log_links - total) / 10
             if is_first[row]:
-                evidence[row, fit_at + 4] = np.log1p(support[row]) / 5
+                evidence[row, fit_at + 4] = log(np.float32(support[row] + 1)) / 5
                 evidence[row, fit_at + 5] = min(support[row] / max(links, 1), 1.0)
             prior[row] = evidence[row, prior_at]
             scores[row] = score(evidence[row], weights, prior[row])

@@ -11,7 +11,7 @@ are compared for the best of them only, and then have a say in who is kept. The 
 Everything here depends on the document alone, so that training, evaluation, command line and server see the same candidates.
 """
 
-from collections.abc import Hashable, Sequence, Sized
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -260,7 +260,7 @@ def _flat_firsts(firsts: Sequence[Senses]) -> Firsts:
     )
 
 
-def _starts(rows: Sequence[Sized]) -> Ints:
-    starts = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([*map(len, rows)], out=starts[1:])
+def _starts(firsts: Sequence[Senses]) -> Ints:
+    starts = np.zeros(len(firsts) + 1, np.int64)
+    np.cumsum([len(each.entity) for each in firsts], out=starts[1:])
     return starts

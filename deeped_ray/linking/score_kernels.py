@@ -3,7 +3,7 @@
 import numpy as np
 
 from deeped_ray.linking.compiling import compiled, compiled_exactly
-from deeped_ray.linking.kernels import attend, dots, dots_of
+from deeped_ray.linking.kernels import dots, dots_of, weigh
 
 _LOWEST, _MIN_PRIOR, _ZERO = np.float32(-1e30), np.float32(1e-3), np.float32(0)
 
@@ -27,12 +27,42 @@ def take_wide(vectors, rows, result) -> None:  # type: ignore[no-untyped-def]
 def local_scores(  # type: ignore[no-untyped-def]
     entities, table, slots, candidates, num_candidates, context, num_words, R, psi, beta
 ) -> None:
-    """Psi and beta (section 4). The table holds A x_w and B x_w of the words of the document, at `slots`."""
-    scores = np.empty((2, len(entities), len(slots)), np.float32)
-    for form in range(2):
-        dots_of(entities, table, form, slots, scores[form])
-    strongest = np.empty(context.shape, np.int32)
-    attend(scores[0], scores[1], candidates, num_candidates, context, num_words, R, psi, beta, strongest)
+    """Psi and beta (section 4). The table holds A x_w and B x_w of the words of the document, at `slots`.
+
+    Psi(e, c) = x_e' sum over w of beta(w) B x_w: the words that are kept are added up first.
+    """
+    scores = np.empty((len(entities), len(slots)), np.float32)
+    dots_of(entities, table, 0, slots, scores)
+    strongest, u = np.empty(len(slots), np.float32), np.empty(context.shape[1], np.float32)
+    highest, meant = np.empty(R, np.float32), np.empty(entities.shape[1], np.float32)
+    for i in range(len(candidates)):
+        num, words = num_candidates[i], num_words[i]
+        if num == 0 or words == 0:
+            continue
+        strongest[:] = scores[candidates[i, 0]]
+        for s in range(1, num):
+            _raise_to(scores[candidates[i, s]], strongest)
+        for k in range(words):
+            u[k] = strongest[context[i, k]]
+        weigh(u, words, highest, beta[i])
+        meant[:] = 0
+        for k in range(words):
+            if beta[i, k] > 0:
+                _add(beta[i, k], table[slots[context[i, k]], 1], meant)
+        for s in range(num):
+            psi[i, s] = product(entities[candidates[i, s]], meant)
+
+
+@compiled
+def _raise_to(values, highest) -> None:  # type: ignore[no-untyped-def]
+    for each in range(len(highest)):
+        highest[each] = max(highest[each], values[each])
+
+
+@compiled
+def _add(share, vector, total) -> None:  # type: ignore[no-untyped-def]
+    for each in range(len(total)):
+        total[each] += share * vector[each]
 
 
 @compiled
@@ -84,7 +114,7 @@ def combine(  # type: ignore[no-untyped-def]
     for i in range(len(rho)):
         for s in range(rho.shape[1]):
             if s < num_candidates[i]:
-                rho[i, s] = _output(values[row], weights[-1][0]) + biases[-1][0]
+                rho[i, s] = product(values[row], weights[-1][0]) + biases[-1][0]
                 row += 1
             else:
                 rho[i, s] = _LOWEST
@@ -100,7 +130,7 @@ def _activate(hidden, bias) -> None:  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _output(values, weight):  # type: ignore[no-untyped-def]
+def product(values, weight):  # type: ignore[no-untyped-def]
     total = _ZERO
     for k in range(len(values)):
         total += values[k] * weight[k]

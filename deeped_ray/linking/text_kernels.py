@@ -3,7 +3,10 @@
 Look-ups are remembered in a table of 64-bit entries that does not grow. An entry holds the upper 40 bits of the hash of a
 word, and the word's row. Entries are read and written whole, so that threads may share the table without a lock.
 
-    | 40 bits of the hash | row + 2 |      at place: lowest bits of the hash; 0 if there is none
+    | 40 bits of the hash | row + 2 |      0 if there is none
+
+The lowest bits of the hash choose four places that stand together: with one, two words of a text would often push each other
+out, again and again.
 """
 
 import numpy as np
@@ -19,12 +22,11 @@ from deeped_ray.text import (
     SOUTH_EAST_KIND,
     SOUTH_EAST_PIECE,
     WORD_KIND,
-    Hashes,
-    Ints,
 )
 
 NO_ROW, UNKNOWN = -1, -2
 MOST_ROWS = 2**24 - 3
+WAYS, _LAST_BITS = 4, np.uint64(62)
 _ROW_BITS = np.uint64(2**24 - 1)
 _ONE, _ZERO, _27, _30, _31 = (np.uint64(number) for number in (1, 0, 27, 30, 31))
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -43,7 +45,6 @@ def mix(value):  # type: ignore[no-untyped-def]
 @compiled
 def find_words(codes, kinds, table, starts, ends, hashes, rows):  # type: ignore[no-untyped-def]
     """The words of `text.tokenize` with their hashes and rows, UNKNOWN where nothing is remembered; returns their number."""
-    places = np.uint64(len(table) - 1)
     number, at = 0, 0
     while at < len(codes):
         kind = kinds[codes[at]]
@@ -60,19 +61,34 @@ def find_words(codes, kinds, table, starts, ends, hashes, rows):  # type: ignore
             power *= HASH_BASE
             at += 1
         found = mix(total)
-        entry = table[found & places]
-        is_remembered = entry != _ZERO and (entry | _ROW_BITS) == (found | _ROW_BITS)
-        rows[number] = np.int64(entry & _ROW_BITS) - 2 if is_remembered else UNKNOWN
+        first, row = _first_place(found, table), np.int64(UNKNOWN)
+        for place in range(first, first + WAYS):
+            if table[place] != _ZERO and (table[place] | _ROW_BITS) == (found | _ROW_BITS):
+                row = np.int64(table[place] & _ROW_BITS) - 2
+        rows[number] = row
         starts[number], ends[number], hashes[number] = start, at, found
         number += 1
     return number
 
 
-def remember(table: Hashes, found: Hashes, rows: Ints) -> None:
-    """Rows are NO_ROW for words that have none."""
-    is_kept = rows <= MOST_ROWS
-    found, entries = found[is_kept], (rows[is_kept] + 2).astype(np.uint64)
-    table[found & np.uint64(len(table) - 1)] = (found & ~_ROW_BITS) | entries
+@compiled
+def _first_place(found, table):  # type: ignore[no-untyped-def]
+    return np.int64(found & np.uint64(len(table) - WAYS))
+
+
+@compiled
+def remember(table, found, rows) -> None:  # type: ignore[no-untyped-def]
+    """Rows are NO_ROW for words that have none. Where all places are taken, the newcomer's hash says which it gets."""
+    for each in range(len(found)):
+        if rows[each] > MOST_ROWS:
+            continue
+        first = _first_place(found[each], table)
+        place = first
+        while place < first + WAYS and table[place] != _ZERO:
+            place += 1
+        if place == first + WAYS:
+            place = first + np.int64(found[each] >> _LAST_BITS)
+        table[place] = (found[each] & ~_ROW_BITS) | np.uint64(rows[each] + 2)
 
 
 @compiled

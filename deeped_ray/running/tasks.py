@@ -31,6 +31,7 @@ from deeped_ray.running.cluster import ensure_ray, observed
 from deeped_ray.running.faults import reached
 from deeped_ray.running.logs import Labels
 from deeped_ray.running.progress import Progress
+from deeped_ray.running.reach import require_reach
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 
@@ -67,13 +68,15 @@ def run(
     note: Callable[[Item, Result], str] | None = None,
     after_crash: Callable[[Item, str], Item] | None = None,
     num_gpus: float = 0.0,
+    writes: Location | None = None,
 ) -> Outcome[Result]:
     """function(item, *shared) for every item that is not finished yet.
 
     `shared` values go to the object store once; numpy arrays among them are read there without a copy. With `work`,
     results must be JSON. `size` is what an item adds to the progress, counted in `unit`, and `note` what the progress
     line says beside it. A task lost with its worker is run again, up to five times; with `after_crash`, that is told
-    the item and what happened and returns the item to run instead. An exception of `function` is raised here.
+    the item and what happened and returns the item to run instead. An exception of `function` is raised here. Before the
+    first task, every node is asked whether it reaches the folder that tasks write to: `writes`, or else `work`.
     """
     receipts = _Receipts(work, stage) if work is not None else None
     found = receipts.read(len(items)) if receipts else _ask(earlier, items) if earlier else {}
@@ -81,6 +84,9 @@ def run(
     if found:
         progress.skip(sum(size(items[place]) for place in found))
     todo = [_Task(place, items[place]) for place in range(len(items)) if place not in found]
+    if todo and (folder := writes or work):
+        ensure_ray()
+        require_reach(folder)
     results, peak = dict(found), 0.0
     for task, done in _spread(function, todo, shared, receipts, after_crash, num_gpus) if todo else ():
         results[task.place], peak = done.result, max(peak, done.memory_gib)

@@ -23,9 +23,12 @@ from deeped_ray import __version__
 from deeped_ray.serving import metrics
 from deeped_ray.serving.changes import add_changes
 from deeped_ray.serving.errors import ERRORS, MISSING, add_errors
+from deeped_ray.serving.feedback import add_feedback
 from deeped_ray.serving.guard import Guard
 from deeped_ray.serving.link import link_work
+from deeped_ray.serving.mcp import add_mcp
 from deeped_ray.serving.nif import Identifier, nif_work
+from deeped_ray.serving.reconcile import add_reconcile
 from deeped_ray.serving.rel import RelMention, RelRequest, rel_work
 from deeped_ray.serving.schemas import (
     MAX_BODY_BYTES,
@@ -36,6 +39,7 @@ from deeped_ray.serving.schemas import (
     LinkRequests,
     LinkResponse,
     MentionReply,
+    NamesReply,
     NeighborsReply,
     RelatednessReply,
     RelatednessRequest,
@@ -94,6 +98,9 @@ def create_api(service: LinkingService, *, token: str | None = None, writers_tok
     add_errors(api)
     _add_linking(api, service)
     add_changes(api, service)
+    add_feedback(api, service, accepted=writers_token is not None)
+    add_mcp(api, service)
+    add_reconcile(api, service)
     _add_lookups(api, service)
     _add_checks(api, service)
     _add_page(api)
@@ -154,6 +161,18 @@ def _add_lookups(api: FastAPI, service: LinkingService) -> None:
             entity = lookup.entity(title)
             near = map(asdict, lookup.related([entity.title], count=count))
             return NeighborsReply.model_validate({"entity": asdict(entity), "neighbors": near})
+
+        return await service.in_turn(find)
+
+    @api.get("/entities/{title:path}/names", responses=MISSING, tags=["look-ups"])
+    async def names(title: Title, count: Count = 10) -> NamesReply:
+        """The names by which an entity is called, most frequent first."""
+
+        def find() -> NamesReply:
+            lookup = service.lookup
+            entity = lookup.entity(title)
+            called = map(asdict, lookup.names(entity.title, count=count))
+            return NamesReply.model_validate({"entity": asdict(entity), "names": called})
 
         return await service.in_turn(find)
 

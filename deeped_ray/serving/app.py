@@ -23,9 +23,11 @@ class LinkerDeployment:
     def __init__(self, args: AppArgs) -> None:
         # imported here: before the first replica starts, Serve imports this module in another process
         from deeped_ray.serving import memory
-        from deeped_ray.serving.service import LinkingService
 
         self._tokens = read_token(args.token_file), read_token(args.writers_token_file)
+        memory.compile_apart(args)
+        from deeped_ray.serving.service import LinkingService
+
         self._service = LinkingService(args)
         memory.settle()
         sys.setswitchinterval(memory.SWITCH_S)

@@ -32,8 +32,10 @@ def check(args: AppArgs) -> str:
     """Do what a replica does when it starts, and hash every file that it reads. Returns what was found, in one line."""
     base = KnowledgeBase(args.kb)
     base.check("corpus", "words", "vectors", "index", *(["linker"] if args.model != "prior" else []))
+    from deeped_ray.serving import memory
     from deeped_ray.serving.service import LinkingService  # seconds of imports, which damaged files need not wait for
 
+    memory.compile_apart(args)
     service = LinkingService(args)
     ids = ", ".join(f"{name} {service.version[name]}" for name in ("knowledge_base", "linker"))
     return f"{base}: {len(service.lookup.catalogue):,} entities, {ids}: files and self-check are good"

@@ -20,7 +20,9 @@ from deeped_ray.types import DeepEdError
 OnRequest = Callable[[str, int, float], None]
 OPEN = ("/healthz", "/readyz", "/page/", "/docs", "/openapi.json")
 """Answered without a token, like the page itself: probes have none, and the page has to ask its user for one."""
-WRITTEN = "/entities"
+MANIFEST = "/reconcile"
+"""Answered without a token too, if nothing is asked of it: it says that a token is needed."""
+WRITTEN = ("/entities", "/feedback")
 """What clients may change, with the writers' token."""
 CLIENT_GONE = 499
 BODY_GRACE_S = 5.0
@@ -91,11 +93,12 @@ class Guard:
             token is not None and hmac.compare_digest(given.encode(), token.encode()) and scheme.lower() == "bearer"
             for token in (self._token, self._writers_token)
         )
-        if not is_reading and (path == WRITTEN or path.startswith(f"{WRITTEN}/")):
+        if not is_reading and any(path == each or path.startswith(f"{each}/") for each in WRITTEN):
             if is_writer:
                 return None
             return _NO_TOKEN if self._writers_token and not is_reader else _NO_WRITING
-        is_open = self._token is None or (is_reading and (path == "/" or path.startswith(OPEN)))
+        is_manifest = path == MANIFEST and not scope["query_string"]
+        is_open = self._token is None or (is_reading and (path == "/" or path.startswith(OPEN) or is_manifest))
         return None if is_open or is_reader or is_writer else _NO_TOKEN
 
 
@@ -105,7 +108,9 @@ _NO_TOKEN = JSONResponse(
 
 
 _NO_WRITING = JSONResponse(
-    {"detail": "Changing entities takes the writers' token, which this server may not have: see `writers_token_file`."},
+    {
+        "detail": "Changing entities or correcting answers takes the writers' token, which this server may not have: see `writers_token_file`."
+    },
     403,
 )
 

@@ -200,6 +200,17 @@ class NeighborsReply(BaseModel):
     neighbors: list[Related]
 
 
+class EntityName(BaseModel):
+    name: str
+    prior: float = Field(description="p(e|m): how often the name means this entity")
+    count: float
+
+
+class NamesReply(BaseModel):
+    entity: EntityReply
+    names: list[EntityName]
+
+
 class Sense(Entity):
     prior: float
     count: float

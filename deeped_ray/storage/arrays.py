@@ -1,8 +1,9 @@
 """Arrays in `.npy` files: written whole or not at all, joined without being held in memory."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,15 @@ def concatenate_arrays(pieces: Sequence[Path], target: Path) -> None:
         total[position : position + len(array)] = array
         position += len(array)
     total.flush()
+
+
+@contextlib.contextmanager
+def writing_array(target: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Iterator[BinaryIO]:
+    """A `.npy` file of known shape to append rows to, which are in no map and no memory afterwards."""
+    header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+    with open(target, "wb") as sink:
+        np.lib.format.write_array_header_1_0(sink, header)
+        yield sink
 
 
 def save_array(target: Location, array: npt.NDArray[Any]) -> None:

@@ -49,6 +49,14 @@ def test_a_multistream_bz2_is_read_as_one(tmp_path: Path) -> None:
     assert read(tmp_path / "dump.bz2") == read(plain)
 
 
+def test_a_page_whose_text_is_lost_is_named_and_an_empty_one_is_not(tmp_path: Path) -> None:
+    pages = page_xml("Lost", "x", page_id=5).replace("text>", "texts>")
+    stats, empty = DumpStats(), page_xml("Empty", "", page_id=6)
+    found = read_dump(Location(write_dump(tmp_path / "dump.xml", pages + empty)), stats)
+    assert [page.title for page in found] == ["Lost", "Empty"]
+    assert stats.damage == ["page 5, 'Lost': a revision without a text"]
+
+
 def test_other_namespaces_and_untitled_pages_are_counted_and_left_out(tmp_path: Path) -> None:
     stats = DumpStats()
     extra = page_xml("Talk:Apple", "x", ns=1) + page_xml("", "no name", page_id=77)

@@ -8,7 +8,8 @@ import pytest
 from deeped_ray.embeddings.index import EntityIndex, IndexConfig, Kind, build_index, choose, write_index
 from deeped_ray.embeddings.recall import RecallConfig, exact_neighbors, index_recall, recall_of
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.knowledge.parts import ArtifactError
+from deeped_ray.knowledge.parts import ArtifactError, Part
+from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 
 KINDS: list[Kind] = ["exact", "ivf-sq", "ivf-pq"]
@@ -147,3 +148,21 @@ def test_a_damaged_index_is_refused_and_made_again(corpus_kb: KnowledgeBase, mon
         EntityIndex.open(corpus_kb)
     build_index(corpus_kb, IndexConfig())
     assert path.read_bytes() == sound
+
+
+@pytest.mark.parametrize("kind", ["ivf-sq", "ivf-pq"])
+def test_lists_and_codes_are_kept_for_nearly_the_same_vectors(tmp_path: Path, kind: Kind) -> None:
+    vectors, config = make_vectors(), IndexConfig(index_kind=kind)
+    make_index(tmp_path / "first", vectors, kind)
+    learned = Part("index", "0" * 16, Location(tmp_path / "first"), {})
+    changed = vectors.copy()
+    changed[5] = vectors[7]
+    for folder, others in (("same", vectors), ("changed", changed)):
+        (tmp_path / folder).mkdir()
+        write_index(tmp_path / folder, others, config, learned=learned)
+    assert (tmp_path / "same" / "entities.faiss").read_bytes() == (tmp_path / "first" / "entities.faiss").read_bytes()
+    found = EntityIndex(tmp_path / "changed", changed).neighbors(vectors[7], count=2)
+    assert {each.entity_id for each in found} == {5, 7}
+    assert json.loads((tmp_path / "changed" / "summary.json").read_text())["learned_from"] == learned.id
+    write_index(tmp_path / "same", make_vectors(num=12_000), config, learned=learned)
+    assert json.loads((tmp_path / "same" / "summary.json").read_text())["learned_from"] is None

@@ -8,9 +8,17 @@ from hypothesis import strategies as st
 from deeped_ray.corpus import priors
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.priors import MentionTable
-from deeped_ray.embeddings import name_filing, name_forms
+from deeped_ray.embeddings import name_filing, name_forms, name_lists
 from deeped_ray.embeddings.name_filing import write_name_index
-from deeped_ray.embeddings.name_forms import acronym_of, endings_of, fold, form_of, initials_of, is_typo
+from deeped_ray.embeddings.name_forms import (
+    acronym_of,
+    endings_of,
+    fold,
+    form_of,
+    initials_of,
+    is_typo,
+    lower_initials_of,
+)
 from deeped_ray.embeddings.name_index import EQUALS, KINDS, TYPO, NameIndex
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
@@ -21,13 +29,15 @@ from tests.conftest import make_catalogue
 
 
 def make_index(
-    folder: Path, names: dict[str, list[str]], links: dict[str, int] | None = None
+    folder: Path, names: dict[str, list[str]], links: dict[str, int] | None = None, person: str | None = None
 ) -> tuple[NameIndex, Catalogue]:
     """Title -> further names of an entity; titles that are linked most come first in heads."""
     pages = [Page(i, title, "") for i, title in enumerate(names)]
     catalogue = make_catalogue(folder, pages)
     if links:
         catalogue.num_links = np.array([links.get(catalogue.title(i), 0) for i in range(len(catalogue))])
+    if person:
+        catalogue.is_person = np.arange(len(catalogue)) == catalogue.require(person)
     counts = {(name, catalogue.require(title)): 1.0 for title, more in names.items() for name in [title, *more]}
     priors.reduce(priors.rows(counts), folder / "piece")
     priors.join([folder / "piece"], folder)
@@ -53,10 +63,25 @@ def test_initials_are_of_capitalised_words() -> None:
     assert (acronym_of("A.F.P."), acronym_of("Afp"), acronym_of("A")) == ("afp", "", "")
 
 
+@pytest.mark.parametrize(
+    ("title", "initials"),
+    [
+        ("Air traffic control", "atc"),
+        ("Weapon of mass destruction", "wmd"),
+        ("Ludwig van Beethoven", ""),
+        ("flying saucer", ""),
+        ("!", ""),
+    ],
+)
+def test_a_title_in_lower_case_has_the_initials_of_all_words_but_stop_words(title: str, initials: str) -> None:
+    assert lower_initials_of(title) == initials
+
+
 ENTITIES = {
     "J. K. Rowling": [],
     "Alexander Lebed": ["General Lebed"],
     "Agence France-Presse": [],
+    "Air traffic control": [],
     "US Open (tennis)": [],
     "Kurds": ["Kurdish"],
     "Barack Obama": [],
@@ -78,6 +103,7 @@ ENTITIES = {
         ("Sox Chicago", "Chicago White Sox", "words", 10 / 15),
         ("Monaco 1974", "1974 Monaco Grand Prix", "words", 10 / 19),
         ("A.F.P.", "Agence France-Presse", "initials", 1.0),
+        ("ATC", "Air traffic control", "initials", 0.25),
         ("Barrack Obama", "Barack Obama", "typo", 1 - 1 / 12),
         ("Barcak Obama", "Barack Obama", "typo", 1 - 1 / 11),
         ("NPR news", "NPR", "part", 3 / 7),
@@ -86,6 +112,12 @@ ENTITIES = {
 def test_names_are_found(tmp_path: Path, surface: str, title: str, kind: str, strength: float) -> None:
     index, catalogue = make_index(tmp_path, ENTITIES)
     assert found(index, catalogue, surface)[title, kind] == pytest.approx(strength, abs=0.01)
+
+
+def test_persons_are_not_found_by_their_initials(tmp_path: Path) -> None:
+    names: dict[str, list[str]] = {"Alice Freeman Palmer": [], "Agence France-Presse": []}
+    index, catalogue = make_index(tmp_path, names, person="Alice Freeman Palmer")
+    assert [*found(index, catalogue, "AFP")] == [("Agence France-Presse", "initials")]
 
 
 @pytest.mark.parametrize("surface", ["", "?!", "x" * 256, "Zorblatt", "of the", "\u0300"])
@@ -129,7 +161,7 @@ def test_words_are_found_as_by_a_comparison_with_all_names(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], surface: str
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(name_filing, "HEAD", 1000)
+        patch.setattr(name_lists, "HEAD", 1000)
         index, catalogue = make_index(tmp_path_factory.mktemp("names"), {name: [] for name in names})
         ours = form_of(surface)
         expected = {
@@ -147,7 +179,7 @@ SMITHS: dict[str, list[str]] = {
 
 
 def test_of_a_frequent_word_the_most_linked_entities_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_filing, "HEAD", 3)
+    monkeypatch.setattr(name_lists, "HEAD", 3)
     links = {"Jack Smith Junior": 9, "Anna Smith Senior": 8, "John Smith Senior": 7, "Adam Smith Senior": 6}
     index, catalogue = make_index(tmp_path, SMITHS, links)
     titles = {title for title, kind in found(index, catalogue, "Smith") if kind == "words"}
@@ -155,12 +187,26 @@ def test_of_a_frequent_word_the_most_linked_entities_are_read(tmp_path: Path, mo
 
 
 def test_two_frequent_words_are_found_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_filing, "HEAD", 3)
+    monkeypatch.setattr(name_lists, "HEAD", 3)
     rare = {"Zoe Junior Smith": [], **SMITHS}
     index, catalogue = make_index(tmp_path, rare, {title: 9 for title in SMITHS if "Junior" not in title})
     # each of the words has more than three entities, and so have both together: the first three are read
     assert len([kind for _, kind in found(index, catalogue, "Smith Junior") if kind == "words"]) == 3
     assert ("Zoe Junior Smith", "words") in found(index, catalogue, "Zoe Smith")
+
+
+def test_the_number_of_buckets_changes_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(name_lists, "HEAD", 3)
+    files = []
+    for rows in (2**21, 8):
+        monkeypatch.setattr(name_lists, "ROWS_A_BUCKET", rows)
+        folder = tmp_path / str(rows)
+        folder.mkdir()
+        make_index(folder, SMITHS, {title: len(title) for title in SMITHS})
+        files.append({file.name: file.read_bytes() for file in folder.glob("names.*")})
+    assert name_lists.num_buckets(len(SMITHS)) > 2
+    assert len(files[0]) == 7
+    assert files[0] == files[1]
 
 
 def test_words_of_a_surface_have_the_entities_with_such_names(tmp_path: Path) -> None:

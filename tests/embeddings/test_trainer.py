@@ -96,7 +96,7 @@ def test_shards_are_cut_by_work(corpus_kb: KnowledgeBase) -> None:
     ranges = trainer._ranges(shared)
     assert [start for start, _ in ranges[1:]] == [end for _, end in ranges[:-1]]
     assert (ranges[0][0], ranges[-1][1]) == (0, 226)
-    work = EvidenceReader(corpus, Words(words)).work()
+    work = EvidenceReader(corpus, Words(words)).work(0, 226)
     sizes = [work[start:end].sum() for start, end in ranges]
     assert max(sizes) < 5000 + work.max()
     assert min(sizes[:-1]) > 5000 - work.max()

@@ -71,22 +71,24 @@ class Nodes:
         self._cluster = Cluster()
         self._head = self._add("head", 1, _system_config=QUICK_TO_NOTICE)
 
-    def _add(self, name: str, num_cpus: int, **options: object) -> Node:
+    def _add(
+        self, name: str, num_cpus: int, *, environment: Mapping[str, str] | None = None, **options: object
+    ) -> Node:
         node: Node = self._cluster.add_node(
             wait=False,
             num_cpus=num_cpus,
             object_store_memory=STORE_BYTES,
             include_log_monitor=False,  # what workers say stays in their files
             **WITHOUT_EXTRAS,
-            env_vars={**self._environment, "DEEPED_CACHE": str(self._folder / f"cache-{name}")},
+            env_vars={**self._environment, "DEEPED_CACHE": str(self._folder / f"cache-{name}"), **(environment or {})},
             **options,
         )
         self._cluster.wait_for_nodes(timeout=PATIENCE_S)
         return node
 
-    def add(self, *, num_cpus: int = 1) -> None:
+    def add(self, *, num_cpus: int = 1, environment: Mapping[str, str] | None = None) -> None:
         """A node that shares no cache with the others."""
-        self._add("node", num_cpus)
+        self._add("node", num_cpus, environment=environment)
 
     def start(self, job: str, *options: str, environment: Mapping[str, str] | None = None) -> Job:
         """`--set` may be left out before settings: "corpus.partitions=3"."""

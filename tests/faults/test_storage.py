@@ -62,3 +62,14 @@ def test_stages_outlive_storage_that_goes_away_and_one_that_fails_now_and_then(
     assert kb.verify() == dict.fromkeys(("pages", "corpus", "words", "vectors", "index"))
     ours, theirs = (each.open("vectors").array("vectors") for each in (kb, corpus_kb))
     assert ours == pytest.approx(theirs, abs=0.01)  # learned words depend a little on the shards
+
+
+def test_a_node_that_does_not_reach_the_storage_is_told_before_the_first_shard(
+    nodes: Nodes, faults: Faults, command: tuple[str, ...]
+) -> None:
+    nodes.add(environment={"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "DEEPED_STORAGE_PATIENCE_S": "0"})
+    faults.arm(*(f"parse/{place}" for place in range(NUM_SHARDS)))  # begun, they would hold the job
+    error = str(nodes.start(*command).result(code=2)["error"])
+    assert error.startswith("build_corpus: Node ")
+    assert f"cannot use {command[2]}/runs/" in error
+    assert error.endswith("Give a folder that they share, or an address such as s3://bucket/kb.")

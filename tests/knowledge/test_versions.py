@@ -10,6 +10,7 @@ from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.knowledge.versions import (
     KEPT,
     address_of,
+    adopt,
     draft_of,
     give_up,
     note,
@@ -151,6 +152,30 @@ def test_a_refused_draft_is_no_longer_taken_up(kb: KnowledgeBase) -> None:
     note(draft_of(kb), state="refused", check={"accuracy": 0.5})
     assert next((each.state, each.check) for each in versions(kb)) == ("refused", {"accuracy": 0.5})
     assert number_of(draft_of(kb)) == 3
+
+
+def test_a_draft_of_pages_that_are_no_longer_there_does_not_become_current(kb: KnowledgeBase) -> None:
+    """It would undo what was folded into them meanwhile."""
+    draft = draft_of(kb)
+    write_part(draft, "pages", 2)
+    write_part(kb, "pages", 7)
+    with pytest.raises(DeepEdError, match=r"has changed since .* was begun from it"):
+        switch(kb, number_of(draft))
+    assert value_of(kb) == 7
+    assert value_of(draft_of(kb)) == 7
+
+
+def test_drafts_of_two_purposes_do_not_meet_and_one_can_take_the_place_of_the_current_version(
+    kb: KnowledgeBase,
+) -> None:
+    refreshing, compacting = draft_of(kb), draft_of(kb, "compact")
+    write_part(compacting, "pages", 4)
+    assert (number_of(refreshing), number_of(compacting)) == (2, 3)
+    assert value_of(draft_of(kb)) == value_of(kb)
+    adopt(kb, compacting)
+    assert (value_of(kb), number_of(kb), [each.number for each in versions(kb)]) == (4, 1, [2, 1])
+    with pytest.raises(DeepEdError, match="Run the same command again"):
+        adopt(kb, refreshing)
 
 
 def test_a_draft_that_is_given_up_leaves_nothing(kb: KnowledgeBase) -> None:

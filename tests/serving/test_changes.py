@@ -179,6 +179,13 @@ def test_what_is_no_entity_is_refused_and_not_written(client: httpx.Client, valu
     assert client.get("/version").json() == version
 
 
+def test_a_description_of_ten_megabytes_is_refused_before_it_is_read(client: httpx.Client) -> None:
+    version = client.get("/version").json()
+    reply = client.put("/entities/P7", json={**FALCON, "description": "steel " * 1_700_000})
+    assert reply.status_code == 413
+    assert client.get("/version").json() == version
+
+
 def test_a_title_belongs_to_one_id(client: httpx.Client) -> None:
     client.put("/entities/P7", json=FALCON)
     reply = client.put("/entities/P8", json=FALCON)

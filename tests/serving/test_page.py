@@ -36,13 +36,24 @@ VERSION = {"deeped_ray": "0", "model": "local", "linker": None, "knowledge_base"
 STAND_IN = """
 const answers = arguments[0];
 window.asked = [];
-window.fetch = (url, { headers, signal }) => {
+window.fetch = (url, { headers, signal, body }) => {
   const answer = answers[Math.min(asked.length, answers.length - 1)];
-  asked.push({ url, headers, signal });
+  asked.push({ url, headers, signal, body });
   return new Promise((resolve, reject) => {
     signal.addEventListener("abort", () => reject(signal.reason));
     if (answer) resolve(new Response(JSON.stringify(answer.body), answer));
   });
+};
+"""
+
+# answers as a server that takes corrections from those who have a token; the shared one takes none
+CORRECTED = """
+window.sent = [];
+window.fetch = async (url, { headers, body }) => {
+  if (url !== "feedback") return new Response('{"resembling": [], "neighbors": [], "entity": {"title": "", "url": "/"}}');
+  if (!body) return new Response('{"accepted": true}');
+  sent.push([headers.Authorization ?? null, JSON.parse(body)]);
+  return new Response('{"detail": ""}', { status: headers.Authorization ? 200 : 403 });
 };
 """
 
@@ -142,6 +153,13 @@ def answer_with(page: Page, *mentions: dict[str, Any]) -> None:
     page.run(STAND_IN, [{"body": {"mentions": mentions, "version": VERSION}}, {"body": neighbors}])
 
 
+def screenshot(page: Page, name: str, folder: Path) -> None:
+    """To look at, if a folder for it is given."""
+    picture = Path(os.environ.get("DEEPED_SCREENSHOTS", folder)) / name
+    picture.write_bytes(page.browser.get_screenshot_as_png())
+    assert picture.stat().st_size > 10_000
+
+
 def test_the_documentation_needs_nothing_from_elsewhere(page: Page, served_url: str) -> None:
     page.browser.get(f"{served_url}/docs")
     page.until(lambda: page.all("#routes section"))
@@ -189,12 +207,13 @@ def test_everything_can_be_done_by_keyboard(page: Page) -> None:
     page.press(TEXT)
     ActionChains(page.browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
     page.until(lambda: len(page.all("#text .mention")) == len(MEANT))
-    assert page.press(Keys.TAB, Keys.TAB, Keys.TAB).text == "Montreal"
+    assert page.press(*4 * [Keys.TAB]).get_attribute("id") == "threshold"
+    assert page.press(Keys.TAB).text == "Montreal"
     page.press(Keys.ENTER)
     assert page.selected == ["Montreal"]
     assert page.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_LEFT).text == "Toronto"
     assert page.selected == ["Toronto"]
-    assert page.press(Keys.TAB).text == MEANT["Toronto"]
+    assert page.press(*3 * [Keys.TAB]).text == MEANT["Toronto"]  # after two buttons below the text
     assert page.press(Keys.ESCAPE).text == "Toronto"
     assert page.selected == []
     page.press(Keys.SPACE)
@@ -290,14 +309,123 @@ def test_empty_text_is_not_sent(page: Page) -> None:
 def test_a_text_too_long_is_refused_with_the_reason(page: Page) -> None:
     page.run("arguments[0].value = 'a'.repeat(1000001)", page.one("#source"))
     page.one("#request .primary").click()
-    assert page.problem.startswith("Error 4")
+    assert page.problem.startswith("That is too much for one request. ")
     assert not page.all("[aria-busy=true]")
 
 
 def test_a_busy_server_says_when_to_come_back(page: Page) -> None:
-    page.run(STAND_IN, [{"status": 429, "headers": {"Retry-After": "7"}, "body": {"detail": "too many requests"}}])
+    page.run(STAND_IN, [{"status": 503, "headers": {"Retry-After": "7"}, "body": {"detail": "too many requests"}}])
     page.send(TEXT)
-    assert page.problem == "Error 429: too many requests (try again in 7 s)"
+    assert page.problem == "The server is busy. Try again in 7 s."
+
+
+def test_a_server_that_is_away_is_told_from_a_mistake(page: Page) -> None:
+    page.run("window.fetch = () => Promise.reject(new TypeError('Failed to fetch'))")
+    page.send(TEXT)
+    assert page.problem.startswith("The server does not answer.")
+    assert page.one("#source").get_property("value") == TEXT
+
+
+def test_the_threshold_changes_answers_at_once(example: Page) -> None:
+    example.select("Montreal")
+    example.run(STAND_IN, [None])
+    example.one("#threshold").send_keys(Keys.END)
+    assert example.one("#threshold-value").text == "100%"
+    assert example.all("#text .unlinked")
+    assert "below the threshold" in example.one("#panel").text
+    example.one("#threshold").send_keys(Keys.HOME)
+    assert not example.all("#text .unlinked")
+    assert example.run("return asked.filter(({ url }) => url === 'link').length") == 0
+
+
+def test_the_mode_is_asked_of_the_server(example: Page) -> None:
+    example.run(STAND_IN, [{"body": {"mentions": [], "version": VERSION}}])
+    example.one("[name=mode][value=all]").click()
+    example.until(lambda: not example.all("#text .mention"))
+    assert example.run("return JSON.parse(asked[0].body).mentions") == "all"
+
+
+def test_a_link_holds_the_text_and_the_settings(page: Page, served_url: str) -> None:
+    text = f"🏒 & #1: {TEXT}"
+    page.link(text)
+    page.one("[name=mode][value=all]").click()
+    page.one("#threshold").send_keys(Keys.END)
+    page.until(lambda: page.all("#text .mention") and not page.all("[aria-busy=true]"))
+    shown = [mark.text for mark in page.all("#text .mention")]
+    page.one("#share").click()
+    address = page.browser.current_url
+    page.browser.get("about:blank")
+    page.browser.get(address)
+    page.until(lambda: page.all("#text .mention"))
+    assert page.one("#source").get_property("value") == text
+    assert [mark.text for mark in page.all("#text .mention")] == shown
+    assert (page.one("#threshold-value").text, page.one("[value=all]").is_selected()) == ("100%", True)
+    assert urlsplit(address)._replace(fragment="").geturl().rstrip("/") == served_url  # servers never see the text
+
+
+def test_answers_are_copied_as_json(example: Page) -> None:
+    example.run(
+        "Object.defineProperty(navigator, 'clipboard', { value: { writeText: async (it) => { copied = it } } })"
+    )
+    example.one("#copy").click()
+    example.until(lambda: example.one("#copy").text == "JSON copied")
+    copied = example.run("return JSON.parse(copied)")
+    assert copied["text"] == TEXT
+    assert {each["surface"]: each["entity"]["title"] for each in copied["mentions"]} == MEANT
+
+
+def test_an_entity_has_a_page_with_its_names_and_neighbours(example: Page, tmp_path: Path) -> None:
+    example.select("Montreal")
+    example.one("#panel .more").click()
+    example.until(lambda: len(example.all("#entity .measured")) == 2)
+    names, neighbors = (each.text for each in example.all("#entity .measured"))
+    assert example.one("#entity h2").text == example.browser.title.split(" · ")[0] == "Montreal Canadiens"
+    assert "Habs" in names
+    assert "Toronto Maple Leafs" in neighbors
+    screenshot(example, "entity.png", tmp_path)
+    example.one("#entity .measured a").click()
+    example.until(lambda: "Montreal Canadiens" not in example.one("#entity h2").text)
+    example.one("#entity a.button").click()
+    example.until(lambda: example.all("#text .mention")[0].is_displayed())
+    assert not example.one("#entity").is_displayed()
+
+
+def test_an_unknown_entity_is_told_with_those_like_it(page: Page) -> None:
+    page.run("location.hash = 'entity=Stanly+Cup'")
+    page.until(lambda: page.all("#entity .problem"))
+    assert "Perhaps 'Stanley Cup'?" in page.one("#entity .problem").text
+
+
+def test_dark_colours_are_chosen_and_kept(example: Page, tmp_path: Path) -> None:
+    ground = "return getComputedStyle(document.documentElement).backgroundColor"
+    before, button = example.run(ground), example.one("#theme")
+    assert button.text == "Dark"
+    button.click()
+    assert example.run(ground) != before
+    screenshot(example, "dark.png", tmp_path)
+    example.browser.refresh()
+    assert (example.run(ground) != before, example.one("#theme").text) == (True, "Light")
+    example.one("#theme").click()
+    assert example.run(ground) == before
+    example.run("localStorage.clear()")
+
+
+def test_a_correction_is_sent_by_who_may(example: Page) -> None:
+    example.run(CORRECTED)
+    example.run("return import('/page/corrections.js').then((it) => it.askWhetherAccepted())")
+    example.select("Boston")
+    example.one("#correct summary").click()
+    example.one("#right").send_keys("Boston", Keys.ENTER)
+    example.until(lambda: example.one("#writer").is_displayed())
+    example.one("#writer").send_keys("secret", Keys.ENTER)
+    example.until(lambda: "Thank you" in example.one("#correction [role=status]").text)
+    corrected = {"text": TEXT, "mentions": [{"start": 41, "end": 47, "title": "Boston"}]}
+    assert example.run("return sent") == [[None, corrected], ["Bearer secret", corrected]]
+
+
+def test_a_server_without_corrections_offers_none(example: Page) -> None:
+    example.select("Boston")
+    assert not example.all("#correct")
 
 
 def test_a_token_is_asked_for_once(page: Page) -> None:
@@ -308,7 +436,10 @@ def test_a_token_is_asked_for_once(page: Page) -> None:
     page.until(lambda: page.one("#token").is_displayed())
     page.one("#token").send_keys("secret", Keys.ENTER)
     page.until(lambda: page.one("#text").text == TEXT)
-    assert page.run("return asked.map(({ headers }) => headers.Authorization)") == [None, "Bearer secret"]
+    assert page.run("return asked.filter(({ url }) => url === 'link').map(({ headers }) => headers.Authorization)") == [
+        None,
+        "Bearer secret",
+    ]
 
 
 def test_a_new_request_ends_the_one_before(page: Page) -> None:
@@ -320,10 +451,8 @@ def test_a_new_request_ends_the_one_before(page: Page) -> None:
 
 
 def test_a_picture_for_the_readme(example: Page, tmp_path: Path) -> None:
-    picture = Path(os.environ.get("DEEPED_SCREENSHOT", tmp_path / "page.png"))
     example.select("Montreal")
     example.until(lambda: example.all("#neighbors li"))
     # high enough for the whole panel: its own height, and the page's above and below it
     example.resize(1200, example.run("return document.getElementById('panel').scrollHeight") + 150)
-    picture.write_bytes(example.browser.get_screenshot_as_png())
-    assert picture.stat().st_size > 20_000
+    screenshot(example, "page.png", tmp_path)

@@ -1,78 +1,40 @@
 // The demo page: sends a text to the linker and shows what each name means, and why.
 // Data reaches the document only as text nodes and attributes, never as markup.
 
+import { askWhetherAccepted, correctionOf } from "./corrections.js";
+import { leaveEntity, showEntity } from "./entity.js";
+import {
+  TOKEN,
+  ask,
+  bar,
+  decimal,
+  element,
+  entityAddress,
+  percent,
+  signed,
+  svgElement,
+  wikidataLink,
+  wikipediaLink,
+} from "./tools.js";
+
 const EXAMPLE =
   "Montreal met Toronto in the Stanley Cup; Boston lead the National Hockey League after scoring on the ice.";
 const NUM_CANDIDATES = 7;
 const NUM_NEIGHBORS = 8;
 const MAX_GRAPH_MENTIONS = 25;
-const TOKEN = "deeped-ray token"; // its key in sessionStorage
+const MAX_SHARED_CHARACTERS = 20_000; // longer addresses get lost on the way
 
 const byId = (id) => document.getElementById(id);
 const [request, source, tokenRow, token, status] = ["request", "source", "token-row", "token", "status"].map(byId);
 const [result, text, panel, coherence, graph] = ["result", "text", "panel", "coherence", "graph"].map(byId);
 
-let mentions = [];
+const [threshold, resultTools] = ["threshold", "result-tools"].map(byId);
+
+let answer = null; // the last one: { text, mentions, version }
+let mentions = []; // its mentions, as the threshold leaves them
 let selected = null; // index into mentions
 let linking = new AbortController();
 let browsing = new AbortController();
-
-const element = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
-const svgElement = (tag, attributes, ...children) =>
-  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-
-function fill(made, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
-
-const wikipediaLink = (entity) =>
-  element("a", { href: entity.url, target: "_blank", rel: "noopener" }, entity.title);
-
-/** Its Wikidata id as a link, if it has one. */
-const wikidataLink = ({ wikidata }) =>
-  wikidata
-    ? [element("a", { class: "wikidata", href: `https://www.wikidata.org/wiki/${wikidata}`, target: "_blank", rel: "noopener" }, wikidata)]
-    : [];
-
-const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.01 ? 1 : 0)}%`;
-const decimal = (value) => value.toFixed(value !== 0 && Math.abs(value) < 0.01 ? 3 : 2);
-const signed = (value) => (value < 0 ? "−" : "+") + decimal(Math.abs(value));
-
-// ---- asking the server
-
-/** The JSON of an answer; an Error that can be shown for everything else. */
-async function ask(url, options) {
-  const headers = { "Content-Type": "application/json" };
-  const known = sessionStorage.getItem(TOKEN);
-  if (known) headers.Authorization = `Bearer ${known}`;
-  let answer;
-  try {
-    answer = await fetch(url, { ...options, headers });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Error("The server does not answer.");
-  }
-  if (answer.ok) return answer.json();
-  if (answer.status === 401) {
-    tokenRow.hidden = false;
-    token.focus();
-  }
-  throw new Error(await problemOf(answer));
-}
-
-async function problemOf(answer) {
-  const body = await answer.text();
-  let detail = body.slice(0, 300); // a proxy's own errors are plain text
-  try {
-    detail = JSON.parse(body).detail;
-  } catch {}
-  if (Array.isArray(detail)) detail = detail.map(({ where, problem }) => `${where.join(".")}: ${problem}`).join("; ");
-  const wait = answer.headers.get("Retry-After");
-  const advice = wait === null ? "" : ` (try again ${/^\d+$/.test(wait) ? `in ${wait} s` : `after ${wait}`})`;
-  return `Error ${answer.status}: ${detail || answer.statusText}${advice}`;
-}
 
 function say(message, { problem = false } = {}) {
   status.textContent = message;
@@ -96,22 +58,40 @@ async function link() {
   setBusy(true);
   say("Linking …");
   try {
-    const answer = await ask("link", {
-      method: "POST",
-      body: JSON.stringify({ text: asked, spans: null, top: NUM_CANDIDATES, explain: true, threshold: 0 }),
-      signal: ours.signal,
-    });
-    mentions = answer.mentions;
-    showText(asked);
+    const body = { text: asked, spans: null, top: NUM_CANDIDATES, explain: true, threshold: 0, mentions: mode() };
+    const { mentions, version } = await ask("link", { method: "POST", body: JSON.stringify(body), signal: ours.signal });
+    answer = { text: asked, mentions, version };
+    apply();
     close();
-    showVersion(answer.version);
-    const numLinked = mentions.filter((mention) => mention.entity).length;
-    say(`${mentions.length} ${mentions.length === 1 ? "mention" : "mentions"}, ${numLinked} linked`);
+    showVersion(version);
+    resultTools.hidden = false;
   } catch (error) {
     if (ours.signal.aborted) return; // a newer request has taken over
+    if (error.status === 401) {
+      tokenRow.hidden = false;
+      token.focus();
+    }
     say(error.message, { problem: true });
   }
   setBusy(false);
+}
+
+/** "names", "all", or null as the server is set up. */
+const mode = () => request.elements.mode.value || null;
+
+/** Shows the last answer with the present threshold: nothing is asked again. */
+function apply() {
+  const least = Number(threshold.value) / 100;
+  byId("threshold-value").textContent = percent(least);
+  if (!answer) return;
+  mentions = answer.mentions.map((mention) => {
+    if (!mention.entity || mention.entity.probability >= least) return mention;
+    const reason = `${mention.entity.title} has a probability of ${percent(mention.entity.probability)}, below the threshold`;
+    return { ...mention, entity: null, reason };
+  });
+  showText(answer.text);
+  const numLinked = mentions.filter((mention) => mention.entity).length;
+  say(`${mentions.length} ${mentions.length === 1 ? "mention" : "mentions"}, ${numLinked} linked`);
 }
 
 function showVersion({ deeped_ray, model, linker, knowledge_base }) {
@@ -262,6 +242,7 @@ function showPanel(mention) {
     panel.append(element("h3", {}, "What the other mentions say"));
     panel.append(element("ul", { class: "chips", id: "supporters" }, ...support.map(supportItem)));
   }
+  panel.append(...correctionOf(mention, answer.text));
   if (entity) {
     panel.append(element("section", { id: "neighbors", "aria-label": "Neighbours" }));
     showNeighbors([entity.title]);
@@ -281,10 +262,12 @@ function answerHeading({ surface, entity, reason }) {
     element("p", {}, entity ? `“${surface}” is` : `“${surface}”`),
     element("h2", {}, entity ? wikipediaLink(entity) : "No entity"),
     element("p", {}, entity ? `probability ${percent(entity.probability)}` : (reason ?? "")),
-    ...(entity ? wikidataLink(entity) : []),
+    ...(entity ? [element("p", {}, ...wikidataLink(entity), entityLink(entity))] : []),
   );
   return element("div", { class: "answer" }, said, closing);
 }
+
+const entityLink = ({ title }) => element("a", { class: "more", href: entityAddress(title) }, "Names and neighbours");
 
 function partNames({ coherence }) {
   const names = "prior p(e|m): how often the name links there · local: what the words around it say";
@@ -326,12 +309,6 @@ function noneItem({ none_probability }) {
     element("span", { class: "number" }, percent(none_probability)),
   );
   return element("li", { class: "none" }, name);
-}
-
-function bar(name, value, largest) {
-  const filled = element("span", {});
-  filled.style.width = `${largest ? Math.min(100, (100 * Math.abs(value)) / largest) : 0}%`;
-  return element("dd", { class: `bar ${name}${value < 0 ? " negative" : ""}`, "aria-hidden": "true" }, filled);
 }
 
 function wordItem({ word, weight }, _, all) {
@@ -502,11 +479,69 @@ function shorten(label, room) {
   }
 }
 
+// ---- the address: #text=...&threshold=0.5&mode=all holds a text, #entity=... an entity. Servers never see it
+
+let shared = "#"; // the address of the text
+
+function addressOf({ text, mentions }) {
+  const parts = { text, threshold: threshold.value / 100, mode: mentions };
+  const kept = Object.entries(parts).filter(([, value]) => value);
+  return `#${new URLSearchParams(kept)}`;
+}
+
+/** Shows what the address asks for. */
+function open() {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const entity = asked.get("entity");
+  document.body.classList.toggle("entity-only", entity !== null);
+  byId("entity").hidden = entity === null;
+  if (entity !== null) {
+    showEntity(entity, shared);
+    return;
+  }
+  leaveEntity();
+  shared = location.hash || "#";
+  const text = asked.get("text");
+  if (text === null || text === answer?.text) return;
+  source.value = text;
+  threshold.value = 100 * (Number(asked.get("threshold")) || 0);
+  request.elements.mode.value = asked.get("mode") === "all" ? "all" : "";
+  link();
+}
+
+async function copy(button, content, done) {
+  const label = button.textContent;
+  try {
+    await navigator.clipboard.writeText(content);
+    button.textContent = done;
+  } catch {
+    button.textContent = "The browser does not let this page copy";
+  }
+  setTimeout(() => (button.textContent = label), 3000);
+}
+
+byId("share").addEventListener("click", ({ target }) => {
+  if (answer.text.length > MAX_SHARED_CHARACTERS) {
+    say(`The text is too long for a link: it has more than ${MAX_SHARED_CHARACTERS} characters.`, { problem: true });
+    return;
+  }
+  shared = addressOf({ text: answer.text, mentions: mode() });
+  history.replaceState(null, "", shared);
+  copy(target, location.href, "Link copied");
+});
+
+byId("copy").addEventListener("click", ({ target }) =>
+  copy(target, JSON.stringify({ text: answer.text, mentions, version: answer.version }, null, 2), "JSON copied"),
+);
+
 // ---- the start
 
 request.addEventListener("submit", (event) => {
   event.preventDefault();
-  if (!tokenRow.hidden) sessionStorage.setItem(TOKEN, token.value.trim());
+  if (!tokenRow.hidden) {
+    sessionStorage.setItem(TOKEN, token.value.trim());
+    askWhetherAccepted();
+  }
   link();
 });
 
@@ -522,6 +557,16 @@ byId("example").addEventListener("click", () => {
   request.requestSubmit();
 });
 
+threshold.addEventListener("input", () => {
+  const before = selected;
+  apply();
+  if (answer) select(before);
+});
+
+for (const choice of request.elements.mode) choice.addEventListener("change", () => answer && link());
+
+window.addEventListener("hashchange", open);
+
 let drawnWidth = 0;
 new ResizeObserver(() => {
   if (graph.clientWidth === drawnWidth) return;
@@ -530,3 +575,5 @@ new ResizeObserver(() => {
 }).observe(graph);
 
 close();
+open();
+askWhetherAccepted();

@@ -61,7 +61,7 @@ def find_words(codes, kinds, table, starts, ends, hashes, rows):  # type: ignore
             power *= HASH_BASE
             at += 1
         found = mix(total)
-        first, row = _first_place(found, table), UNKNOWN
+        first, row = _first_place(found, table), np.int64(UNKNOWN)
         for place in range(first, first + WAYS):
             if table[place] != _ZERO and (table[place] | _ROW_BITS) == (found | _ROW_BITS):
                 row = np.int64(table[place] & _ROW_BITS) - 2

@@ -14,6 +14,7 @@ import yaml
 
 from deeped_ray.evaluation.relatedness import RelatednessConfig
 from deeped_ray.mini import MINI_CONFIG
+from deeped_ray.planning.simulation import Fleet
 from deeped_ray.planning.workload import Cluster, Workload
 from deeped_ray.running.config import FLAG, flags_of, settings_of
 from deeped_ray.stages import ALONE, STAGES, RunConfig
@@ -83,7 +84,7 @@ def _sections() -> Iterator[str]:
 
 def _commands() -> Iterator[str]:
     yield _COMMANDS
-    commands: dict[str, list[type[Any]]] = {"relatedness": [RelatednessConfig], "plan": [Workload, Cluster]}
+    commands: dict[str, list[type[Any]]] = {"relatedness": [RelatednessConfig], "plan": [Workload, Cluster, Fleet]}
     for command, configs in commands.items():
         yield f"### deeped {command}\n"
         flags = {name: _flag(name) for config in configs for name in flags_of(config)}

@@ -4,18 +4,20 @@ import atexit
 import contextlib
 import fcntl
 import functools
+import itertools
 import logging
 import os
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -47,6 +49,8 @@ from deeped_ray.corpus import catalogue, titles
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
+from deeped_ray.corpus.resolving import Entities, Taken, resolve
+from deeped_ray.corpus.shuffle import Shuffle
 from deeped_ray.corpus.wikidata import WikidataConfig, add_wikidata
 from deeped_ray.embeddings.config import ShardConfig
 from deeped_ray.embeddings.index import IndexConfig, build_index
@@ -59,6 +63,7 @@ from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.encoding import EncodedDocument
 from deeped_ray.linking.linker import Linker
+from deeped_ray.running.tasks import Outcome
 from deeped_ray.storage.location import Location
 from deeped_ray.training import trainer
 from deeped_ray.training.checkpoint import Run
@@ -324,13 +329,31 @@ def ingest_pages(folder: Path, pages: str, **settings: float) -> KnowledgeBase:
     return kb
 
 
+def run_here(stage: str, function: Callable[..., Any], items: Sequence[Any], *shared: Any, **_: Any) -> Outcome[Any]:
+    """As `tasks.run` does, in this process."""
+    return Outcome([function(item, *shared) for item in items], 0, 0.0)
+
+
+def resolve_pages(
+    folder: Path, pages: Sequence[Page], *, num_files: int = 1, max_bytes: int = 2**27, **options: Any
+) -> contextlib.AbstractContextManager[Entities]:
+    """The entities of some pages, whose titles are merged into so many files."""
+    merged = titles.reduce(titles.rows(pages))
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    borders = [place * merged.num_rows // num_files for place in range(num_files + 1)]
+    files = [Location(work / f"titles-{number:04d}.parquet") for number in range(num_files)]
+    for file, (first, end) in zip(files, itertools.pairwise(borders), strict=True):
+        pq.write_table(merged.slice(first, end - first), file.path)
+    options = {"min_links_without_page": 0, "taken": Taken.of(np.zeros(0, np.uint64)), **options}
+    return resolve(files, run_here, Shuffle(Location(work), max_bytes), folder, **options)
+
+
 def make_catalogue(folder: Path, pages: list[Page], *, min_links_without_page: int = 0) -> Catalogue:
     """A catalogue of a few pages, by the same steps as ingest."""
-    resolution = titles.resolve(titles.reduce(titles.rows(pages)), min_links_without_page=min_links_without_page)
-    titles.join(folder, resolution)
-    zeros = np.zeros(resolution.num_entities, dtype=np.int64)
-    is_person = resolution.column("is_person")
-    catalogue.write(folder, resolution, num_links=zeros, num_words=zeros, is_person=is_person)
+    with resolve_pages(folder, pages, min_links_without_page=min_links_without_page) as entities:
+        zeros = np.zeros(len(entities), dtype=np.int64)
+        catalogue.write(folder, entities, num_links=zeros, num_words=zeros, is_person=entities.is_person)
     return Catalogue(Part("corpus", "0", Location(folder), {}))
 
 

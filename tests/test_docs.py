@@ -15,6 +15,7 @@ from deeped_ray import cli, stages
 from deeped_ray.evaluation.relatedness import RelatednessConfig
 from deeped_ray.evaluation.report import EvaluationConfig
 from deeped_ray.linking.detection import DetectionConfig
+from deeped_ray.planning.simulation import Fleet
 from deeped_ray.planning.workload import Cluster, Workload
 from deeped_ray.running.config import flags_of, parse_sets, settings_of
 from docs.reference import configuration, with_stages
@@ -27,7 +28,7 @@ BY_COMMAND: dict[str, list[type[Any]]] = {
     "detect": [DetectionConfig],
     "evaluate": [EvaluationConfig],
     "relatedness": [RelatednessConfig],
-    "plan": [Workload, Cluster],
+    "plan": [Workload, Cluster, Fleet],
 }
 FOREIGN = {  # flags of ray, pip and argparse; --NME-- is a mark in AIDA's files
     "--NME--",

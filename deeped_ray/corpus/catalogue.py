@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deeped_ray.corpus.own_entities import Urls
-from deeped_ray.corpus.titles import Names, Resolution, entity_of_page
+from deeped_ray.corpus.resolving import Entities
+from deeped_ray.corpus.titles import Names, entity_of_page
 from deeped_ray.corpus.wikidata_ids import WikidataIds, ids_part, persons_of
 from deeped_ray.corpus.wikidump import ARTICLES
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.knowledge.strings import numbers_of, read_mapped, take_strings, write_mapped
+from deeped_ray.knowledge.strings import join_arrays, numbers_of, read_mapped, take_strings, write_mapped
+from deeped_ray.storage.cache import temporary_folder
 from deeped_ray.text import normalize_title
 from deeped_ray.types import DeepEdError, Mention
 
@@ -27,26 +29,24 @@ _FEW, _REMEMBERED = 2000, 2**15
 
 def write(
     folder: Path,
-    resolution: Resolution,
+    entities: Entities,
     *,
     num_links: npt.NDArray[np.int64],
     num_words: npt.NDArray[np.int64],
     is_person: npt.NDArray[np.bool_],
 ) -> None:
-    num_entities = resolution.num_entities
-    rows = resolution.table.take(pa.array(resolution.row_of_entity))
-    entities = pa.table(
-        {
-            "entity_id": pa.array(np.arange(num_entities), pa.int32()),
-            "title": rows["title"].cast(pa.large_string()),
-            "page_id": rows["page_id"],
-            "has_page": np.arange(num_entities) < resolution.num_pages,
+    number = np.arange(len(entities), dtype=np.int32)
+    with temporary_folder(folder) as aside:
+        columns = {
+            "entity_id": number,
+            "title": join_arrays(entities.titles, aside),
+            "page_id": entities.page_ids,
+            "has_page": number < entities.num_pages,
             "is_person": is_person,
             "num_links": num_links,
             "num_words": num_words,
         }
-    )
-    write_mapped(folder / "entities.arrow", entities)
+        write_mapped(folder / "entities.arrow", pa.table(columns))
 
 
 class Catalogue:

@@ -21,6 +21,7 @@ from deeped_ray.text import word_spans
 PAGE_WORDS, LINK_WORDS, GRAPH = "page_words", "link_words", "links"
 TABLES = (PAGE_WORDS, LINK_WORDS, GRAPH)
 _COLUMNS = ("words", "counts")
+_CELLS = 2**24
 Pairs = tuple[Ids, Ids]
 
 
@@ -113,6 +114,9 @@ def totals(folder: Path, num_entities: int) -> dict[str, Ids]:
     """Links to every entity, and words of its page."""
     part = Part("corpus", "", Location(folder), {})
     graph, pages = WordCounts(part, GRAPH), WordCounts(part, PAGE_WORDS)
-    num_links = np.bincount(graph.words, weights=graph.counts, minlength=num_entities)
+    num_links = np.zeros(num_entities)
+    for start in range(0, len(graph.words), _CELLS):  # bincount makes its weights larger: not all at once
+        cells = slice(start, start + _CELLS)
+        num_links += np.bincount(graph.words[cells], weights=graph.counts[cells], minlength=num_entities)
     num_words = np.add.reduceat(np.append(pages.counts, 0), pages.offsets[:-1]) * (np.diff(pages.offsets) > 0)
     return {"num_links": num_links.astype(np.int64), "num_words": num_words.astype(np.int64)}

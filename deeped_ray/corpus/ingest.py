@@ -5,7 +5,8 @@
     combine              where there is much: files of several tasks become one (`shuffle`); after every pass that spills
     merge                one task per partition: distinct titles; distinct words with their frequencies
     teach                one task per parsed shard: articles whose links teach the linker, and are not counted
-    (the driver)         follows redirects, and decides which titles are entities and which words the vocabulary has
+    (the driver)         decides which words the vocabulary has
+    redirects ... index titles      one task per partition, in several passes: titles that are entities (`resolving`)
     names                one task per lot of titles: titles and redirects as mentions
     aliases              one task per lot of entities from files: their names as mentions, with counts
     count                one task per parsed shard: where its links lead; mentions, words and edges spilled by partition
@@ -25,12 +26,12 @@ import functools
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
 
 from deeped_ray.corpus import (
     catalogue,
@@ -40,7 +41,6 @@ from deeped_ray.corpus import (
     passes,
     priors,
     teaching,
-    titles,
     vocabulary,
 )
 from deeped_ray.corpus.config import LOT, CorpusConfig
@@ -54,7 +54,8 @@ from deeped_ray.corpus.pages import page_shards
 from deeped_ray.corpus.passes import Found
 from deeped_ray.corpus.persons import read_persons
 from deeped_ray.corpus.prior_sources import COUNTS, cut_sources
-from deeped_ray.corpus.shuffle import Partition, Plan, Shuffle, Spilled, read_merged
+from deeped_ray.corpus.resolving import Entities, Taken, resolve
+from deeped_ray.corpus.shuffle import Partition, Shuffle, combined, of_table, spilled_by
 from deeped_ray.corpus.teaching import Choice
 from deeped_ray.corpus.titles import Names
 from deeped_ray.corpus.update import (
@@ -185,11 +186,11 @@ def _make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Pa
     done = (own, reread, reread_own, parsed)
     summary = _summary_of(done, inputs, strict=config.strict)
     lots = [lot for each in done for found in each.results for lot in found["lots"]]
-    spilled = _spilled([found for each in done for found in each.results])
+    spilled = spilled_by([found for each in done for found in each.results])
     if before:
-        spilled |= _spilled(_count_changed_words(before, lots, shuffle, run))
-    plans = [shuffle.plan(table, _of(table, spilled)) for table in (passes.TITLES, passes.WORDS)]
-    partitions = run.combine("combine", shuffle, plans)
+        spilled |= spilled_by(_count_changed_words(before, lots, shuffle, run))
+    plans = [shuffle.plan(table, of_table(table, spilled)) for table in (passes.TITLES, passes.WORDS)]
+    partitions = combined(run, "combine", shuffle, plans)
     run("merge", passes.merge_partition, range(len(partitions)), partitions, shuffle, unit="partitions")
     made = [f"pages-{lot}" for each in (own, reread_own, parsed) for found in each.results for lot in found["lots"]]
     beside = [lot for each in (own, reread_own) for found in each.results for lot in found["lots"]]
@@ -283,29 +284,53 @@ def _make_corpus(
     without = difference.titles_gone() if difference else ()
     taught = teaching.join(taught_files, choice, folder, kept=kept, without=without)
 
-    # what is an entity, and what is a word
-    table = read_merged(pages.files("titles-*.parquet"))
-    num_taken = teaching.links_taken(taught, table["hash"].to_numpy())
-    folded = Folded.read(pages)
-    resolution = titles.resolve(
-        table, min_links_without_page=config.min_links_without_page, num_taken=num_taken, removed=folded.removed
-    )
-    titles.join(folder, resolution)
+    # what is an entity
+    taken, removed = Taken.of(teaching.targets_of(taught)), Folded.read(pages).removed
+    with resolve(
+        pages.files("titles-*.parquet"),
+        run,
+        shuffle,
+        folder,
+        min_links_without_page=config.min_links_without_page,
+        taken=taken,
+        removed=removed,
+    ) as entities:
+        _count(pages, config, inputs, run, shuffle, folder, before, difference, choice, taught, entities)
+    return run.peak_gib
+
+
+def _count(
+    pages: Part,
+    config: CorpusConfig,
+    inputs: Inputs,
+    run: "_Runner",
+    shuffle: Shuffle,
+    folder: Path,
+    before: Before | None,
+    difference: Difference | None,
+    choice: Choice,
+    taught: pa.Table,
+    entities: Entities,
+) -> None:
+    """All that is counted of entities."""
+    work, num_entities = shuffle.folder, len(entities)
+    over_pages = functools.partial(run, unit="shards of pages")
+    everything = [Piece(shard) for shard in page_shards(pages)]
     words = (
         vocabulary.keep(before.corpus, folder)
         if before
         else vocabulary.join(pages, folder, min_count=config.min_word_count)
     )
     names = share("names", folder, work, ("titles.*",))
-    is_person = resolution.column("is_person")
+    is_person = entities.is_person.copy()
     if inputs.persons:
         is_person[read_persons(inputs.persons, Names(names))] = True
-    num_entities, page_ids = resolution.num_entities, resolution.column("page_id")[: resolution.num_pages]
+    page_ids = entities.page_ids[: entities.num_pages]
 
     # mentions, words and links of entities
-    title_lots = range(0, resolution.num_names, LOT)
+    title_lots = range(0, entities.num_names, LOT)
     named = run("names", passes.spill_names, title_lots, shuffle, names, unit="lots of titles")
-    update = Update.of(before, difference, resolution, over_pages) if before and difference else None
+    update = Update.of(before, difference, entities, folder, over_pages) if before and difference else None
     pieces, earlier = (update.pieces, update.earlier) if update else (everything, None)
     counting = (shuffle, names, words, num_entities, config.link_window, choice, earlier)
     counted = over_pages("count", passes.count_piece, pieces, *counting)
@@ -313,10 +338,10 @@ def _make_corpus(
     aliased = run("aliases", passes.spill_aliases, own_entities.files_of(pages), shuffle, names, unit="files")
     source_shards = cut_sources(inputs.sources, shard_bytes=8 * config.shard_bytes)
     sourced = run("sources", passes.spill_source, source_shards, shuffle, names, page_ids, unit="shards")
-    spilled = _spilled([*counted.results, *carried, *sourced.results, *named.results, *aliased.results])
-    plans = [shuffle.plan(passes.MENTIONS, _of(ANCHORS, spilled), _of(passes.MENTIONS, spilled))]
-    plans += [shuffle.plan(table, _of(table, spilled), num_keys=num_entities) for table in TABLES]
-    partitions = run.combine("combine", shuffle, plans)
+    spilled = spilled_by([*counted.results, *carried, *sourced.results, *named.results, *aliased.results])
+    plans = [shuffle.plan(passes.MENTIONS, of_table(ANCHORS, spilled), of_table(passes.MENTIONS, spilled))]
+    plans += [shuffle.plan(table, of_table(table, spilled), num_keys=num_entities) for table in TABLES]
+    partitions = combined(run, "combine", shuffle, plans)
     reducing = (partitions, shuffle, config.merge_priors, inputs.uniform_sources)
     reduced = run("reduce", passes.reduce_partition, range(len(partitions)), *reducing, unit="partitions")
     num_mentions = _join(work / "pieces", partitions, reduced.results, folder)
@@ -326,28 +351,28 @@ def _make_corpus(
     known = update.known(folder) if update else Known.none(num_mentions)
     searched_pieces = difference.pieces() if difference else everything
     searched = over_pages("occurrences", passes.spill_occurrences, searched_pieces, shuffle, sequences, known, choice)
-    spilled = _spilled(searched.results)
+    spilled = spilled_by(searched.results)
     if update:
         spilled |= update.carry_occurrences(known, folder, work, shuffle, choice, over_pages)
     plan = shuffle.plan(passes.OCCURRENCES, spilled, num_keys=num_mentions)
-    partitions = run.combine("combine occurrences", shuffle, [plan])
+    partitions = combined(run, "combine occurrences", shuffle, [plan])
     places = range(len(partitions))
     summed = run("reduce occurrences", passes.reduce_occurrences, places, partitions, shuffle, unit="partitions")
     with (work / "counts").fetched() as counts:
         occurrences.join([counts / name for found in summed.results for name in found["pieces"]], folder)
     own_entities.claim_names(pages, folder)
 
-    own_entities.join_urls(pages, folder, Names(names), resolution.column("page_id"))
-    folded.write(folder, with_rows=False)
-    catalogue.write(folder, resolution, is_person=is_person, **cooccurrence.totals(folder, num_entities))
+    own_entities.join_urls(pages, folder, Names(names), entities.page_ids)
+    Folded.read(pages).write(folder, with_rows=False)
+    catalogue.write(folder, entities, is_person=is_person, **cooccurrence.totals(folder, num_entities))
     total, external = _total(counted), _total(sourced)
     if update:
         total.update(update.totals)
     summary = {
         "entities": num_entities,
-        "entities_without_page": num_entities - resolution.num_pages,
+        "entities_without_page": num_entities - entities.num_pages,
         "persons": int(is_person.sum()),
-        "linked_targets": int(np.count_nonzero(table["num_links"].to_numpy())),
+        "linked_targets": entities.num_linked,
         "followed_links": total["links"],
         "dead_links": total["dead_links"],
         "teaching_documents": taught.num_rows,
@@ -359,7 +384,6 @@ def _make_corpus(
         "articles": pages.summary()["articles"],
     }
     Location(folder / "summary.json").write_json(summary)
-    return run.peak_gib
 
 
 def _join(location: Location, partitions: Sequence[Partition], reduced: Sequence[Found], folder: Path) -> int:
@@ -392,21 +416,6 @@ class _Runner:
         done = tasks.run(stage, function, items, *shared, work=self._work, **options)
         self.peak_gib = max(self.peak_gib, done.peak_gib)
         return done
-
-    def combine(self, stage: str, shuffle: Shuffle, plans: Sequence[Plan]) -> list[Partition]:
-        """The partitions of all plans, once their files are there."""
-        combinings = [each for plan in plans for each in plan.combinings]
-        self(stage, passes.combine, combinings, shuffle, unit="files")
-        return [partition for plan in plans for partition in plan.partitions]
-
-
-def _spilled(results: Iterable[Found]) -> Spilled:
-    """What some tasks have spilled, in the order of their items."""
-    return {name: sizes for found in results for name, sizes in found["spilled"].items()}
-
-
-def _of(table: str, spilled: Spilled) -> Spilled:
-    return {name: sizes for name, sizes in spilled.items() if name.startswith(f"{table}-")}
 
 
 def _total(*outcomes: Outcome[Found]) -> Counter[str]:

@@ -32,7 +32,7 @@ from deeped_ray.corpus.occurrences import SequenceIndex
 from deeped_ray.corpus.pages import Ids, Keys, Links, read_lots, read_pages, write_pages
 from deeped_ray.corpus.prior_sources import SourceShard
 from deeped_ray.corpus.priors import MergeRule
-from deeped_ray.corpus.shuffle import Combining, Partition, Shuffle, Spilled
+from deeped_ray.corpus.shuffle import Partition, Shuffle, Spilled
 from deeped_ray.corpus.teaching import Choice
 from deeped_ray.corpus.titles import Names
 from deeped_ray.corpus.update import (
@@ -196,15 +196,6 @@ def parse_entities(item: tuple[int, Location], shuffle: Shuffle, lot_characters:
             shortened_entities=sum(entity.is_shortened for entity in lot),
         )
     return {"lots": lots, "counts": counts, "damage": [], "spilled": spilled}
-
-
-# -- between spilling and reducing
-
-
-def combine(combining: Combining, shuffle: Shuffle) -> Found:
-    """One range's rows of many files, as one file with a batch per partition."""
-    shuffle.combine(combining)
-    return {}
 
 
 def merge_partition(place: int, partitions: Sequence[Partition], shuffle: Shuffle) -> Found:

@@ -11,7 +11,7 @@ task and every partition, which grows with the square of the dump.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -102,27 +102,9 @@ class Shuffle:
 
     def spill(self, name: str, rows: pa.Table, *, num_keys: int = HASHES) -> Spilled:
         """A batch for each range of keys; returns how many bytes each has."""
-        bounds = self._write(name, rows, _borders(0, num_keys, self.num_ranges)[1:-1])
+        bounds = write_batches(self._file(name), rows, _borders(0, num_keys, self.num_ranges)[1:-1])
         bytes_per_row = rows.nbytes / max(rows.num_rows, 1)
         return {name: [int(size * bytes_per_row) for size in np.diff(bounds).tolist()]}
-
-    def _write(self, name: str, rows: pa.Table, borders: Sequence[int]) -> npt.NDArray[np.int64]:
-        """Returns where the batches begin and end."""
-        keys, rows = rows[0].to_numpy(), rows.combine_chunks()
-        if np.any(keys[1:] < keys[:-1]):
-            order = np.argsort(keys, kind="stable")
-            keys, rows = keys[order], rows.take(pa.array(order))
-        inner = np.searchsorted(keys, np.array(borders, dtype=keys.dtype))
-        bounds = np.concatenate([[0], inner, [len(keys)]])
-        with (
-            self._file(name).writing() as path,
-            pa.OSFile(str(path), "wb") as sink,
-            pa.ipc.new_file(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer,
-        ):
-            for start, end in itertools.pairwise(bounds.tolist()):
-                batches = rows.slice(start, end - start).combine_chunks().to_batches()
-                writer.write_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema))
-        return bounds
 
     # -- between
 
@@ -152,7 +134,7 @@ class Shuffle:
     def combine(self, combining: Combining) -> None:
         """Rows with the same key stay in the order of the files."""
         tables = [table for lot in self._read(combining.files, combining.batch) for table in lot]
-        self._write(combining.label, pa.concat_tables(tables), combining.borders)
+        write_batches(self._file(combining.label), pa.concat_tables(tables), combining.borders)
 
     # -- reduce
 
@@ -182,17 +164,69 @@ class Shuffle:
         return end, [pa.concat_tables(each).combine_chunks() for each in held]
 
     def _read(self, names: Sequence[str], batch: int) -> Iterator[list[pa.Table]]:
-        """One batch of every file, some files at a time."""
-
-        def rows_of(name: str) -> pa.Table:
-            return pa.Table.from_batches([self._file(name).reading(lambda source: open_arrow(source).get_batch(batch))])
-
-        with ThreadPoolExecutor(_READERS) as readers:  # storage that is far away answers slowly, but many at once
-            for start in range(0, len(names), 4 * _READERS):
-                yield list(readers.map(rows_of, names[start : start + 4 * _READERS]))
+        return read_batches([self._file(name) for name in names], batch)
 
     def _file(self, name: str) -> Location:
         return self.folder / f"{name}.arrow"
+
+
+# -- files
+
+
+def write_batches(target: Location, rows: pa.Table, borders: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Rows by their first column, with a batch up to each border and one beyond; returns where the batches begin and end."""
+    keys, rows = rows[0].to_numpy(), rows.combine_chunks()
+    if np.any(keys[1:] < keys[:-1]):
+        order = np.argsort(keys, kind="stable")
+        keys, rows = keys[order], rows.take(pa.array(order))
+    bounds = np.concatenate([[0], np.searchsorted(keys, np.array(borders, dtype=keys.dtype)), [len(keys)]])
+    with (
+        target.writing() as path,
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_file(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer,
+    ):
+        for start, end in itertools.pairwise(bounds.tolist()):
+            batches = rows.slice(start, end - start).combine_chunks().to_batches()
+            writer.write_batch(batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema))
+    return bounds
+
+
+def read_batches(files: Sequence[Location], batch: int) -> Iterator[list[pa.Table]]:
+    """One batch of every file, some files at a time."""
+
+    def rows_of(file: Location) -> pa.Table:
+        return pa.Table.from_batches([file.reading(lambda source: open_arrow(source).get_batch(batch))])
+
+    with ThreadPoolExecutor(_READERS) as readers:  # storage that is far away answers slowly, but many at once
+        for start in range(0, len(files), 4 * _READERS):
+            yield list(readers.map(rows_of, files[start : start + 4 * _READERS]))
+
+
+# -- what tasks have spilled
+
+
+def spilled_by(results: Iterable[Mapping[str, Any]]) -> Spilled:
+    """By some tasks, in the order of their items."""
+    return {name: sizes for found in results for name, sizes in found["spilled"].items()}
+
+
+def of_table(table: str, spilled: Spilled) -> Spilled:
+    return {name: sizes for name, sizes in spilled.items() if name.startswith(f"{table}-")}
+
+
+def combine(combining: Combining, shuffle: Shuffle) -> dict[str, Any]:
+    """A task's work."""
+    shuffle.combine(combining)
+    return {}
+
+
+def combined(run: Callable[..., Any], stage: str, shuffle: Shuffle, plans: Sequence[Plan]) -> list[Partition]:
+    """The partitions of all plans, once their files are there."""
+    run(stage, combine, [each for plan in plans for each in plan.combinings], shuffle, unit="files")
+    return [partition for plan in plans for partition in plan.partitions]
+
+
+# -- keys
 
 
 def _borders(first: int, num_keys: int, num_slices: int, count: int | None = None) -> tuple[int, ...]:

@@ -117,12 +117,11 @@ def choice_of(corpus: Part) -> Choice:
     return Choice((corpus.location / _CHOICE).read_json()["bound"])
 
 
-def links_taken(table: pa.Table, hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Links of teaching articles to each of the titles with these hashes, which rise."""
+def targets_of(table: pa.Table) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Hashes of the titles that the links of teaching articles lead to, one for each link."""
     mentions = pa.chunked_array([chunk.flatten() for chunk in table["mentions"].chunks], _MENTION)
     links = mentions.filter(pc.struct_field(mentions, "is_link"))
-    rows = np.searchsorted(hashes, hashes_of(pc.struct_field(links, "target").to_pylist()))
-    return np.bincount(rows, minlength=len(hashes))
+    return hashes_of(pc.struct_field(links, "target").to_pylist())
 
 
 # -- an article as documents

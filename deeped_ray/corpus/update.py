@@ -13,6 +13,7 @@ Shards of the dump with the same bytes as before are not parsed again: `shards.j
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +24,9 @@ from deeped_ray import __version__
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.cooccurrence import GRAPH, LINK_WORDS, PAGE_WORDS
 from deeped_ray.corpus.pages import Bools, Ids, Keys, keys_of, read_chosen
-from deeped_ray.corpus.titles import Resolution
 from deeped_ray.corpus.wikidump import DumpShard, plain_range
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.knowledge.strings import hashes_of
+from deeped_ray.knowledge.strings import hashes_of, read_strings
 from deeped_ray.storage.location import Location
 
 SHARDS = "shards.json"
@@ -231,15 +231,25 @@ def renamed(before: Keys, after: Keys) -> Ids:
     return np.where(after[rows] == before, rows, -1) if len(after) else rows
 
 
-def titles_moved(corpus: Part, hashes: Keys, resolution: Resolution) -> pa.Array:
-    """Titles of the fresh dump that lead elsewhere than in the earlier corpus, whose entities have these hashes."""
-    table = resolution.table
-    all_hashes = table["hash"].to_numpy()
-    leads = np.flatnonzero(resolution.entity_of_row >= 0)
-    now = np.zeros(len(all_hashes), np.uint64)
-    now[leads] = all_hashes[resolution.row_of_entity[resolution.entity_of_row[leads]]]
-    names = np.load(corpus.path / "titles.hashes.npy", mmap_mode="r", allow_pickle=False)
-    before = np.zeros(len(all_hashes), np.uint64)
-    rows = renamed(np.asarray(names), all_hashes)
-    before[rows[rows >= 0]] = hashes[corpus.array("titles.entities")[rows >= 0]]
-    return table["title"].take(pa.array(np.flatnonzero(now != before))).combine_chunks()
+def titles_moved(corpus: Part, before: Keys, folder: Path, now: Keys) -> pa.Array:
+    """Titles that lead elsewhere, or nowhere any more, in the index of titles in the folder.
+
+    `before` and `now` are the hashes of the entities' titles, of the earlier corpus and of this one.
+    """
+    found = []
+    indexes = [(corpus.path, before), (folder, now)]
+    hashes, leads = zip(*(_leads(path, entities) for path, entities in indexes), strict=True)
+    for own, other in ((0, 1), (1, 0)):
+        rows = renamed(hashes[own], hashes[other])
+        is_moved = (rows < 0) | (leads[own] != leads[other][rows])
+        found.append(read_strings(indexes[own][0], "titles").take(pa.array(np.flatnonzero(is_moved))))
+    return pa.concat_arrays(found).cast(pa.string())
+
+
+def _leads(folder: Path, entities: Keys) -> tuple[Keys, Keys]:
+    """Hashes of all titles, and of those of the entities that they lead to."""
+    hashes, rows = (
+        np.asarray(np.load(folder / f"titles.{name}.npy", mmap_mode="r", allow_pickle=False))
+        for name in ("hashes", "entities")
+    )
+    return hashes, np.asarray(entities)[rows]

@@ -18,9 +18,9 @@ from deeped_ray.corpus.config import LOT
 from deeped_ray.corpus.cooccurrence import TABLES, WordCounts
 from deeped_ray.corpus.occurrences import SequenceIndex
 from deeped_ray.corpus.pages import page_shards
-from deeped_ray.corpus.shuffle import Shuffle, Spilled
+from deeped_ray.corpus.resolving import Entities
+from deeped_ray.corpus.shuffle import Shuffle, Spilled, spilled_by
 from deeped_ray.corpus.teaching import Choice
-from deeped_ray.corpus.titles import Resolution
 from deeped_ray.corpus.update import (
     ANCHORS,
     Difference,
@@ -75,15 +75,15 @@ class Update:
     earlier: Earlier
 
     @classmethod
-    def of(cls, before: Before, difference: Difference, resolution: Resolution, over_pages: Run) -> "Update":
+    def of(cls, before: Before, difference: Difference, entities: Entities, folder: Path, over_pages: Run) -> "Update":
+        """`entities` are those of the fresh dump; the folder has the index of its titles."""
         hashes = entity_hashes(before.corpus)
-        moved_titles = titles_moved(before.corpus, hashes, resolution)
+        moved_titles = titles_moved(before.corpus, hashes, folder, entities.hashes)
         stayed = list(difference.stayed.items())
         moved = over_pages("moved", passes.moved_pages, stayed, moved_titles).results if len(moved_titles) else []
         keys = np.array([key for found in moved for key in found["keys"]], dtype=np.uint64)
-        now = resolution.table["hash"].to_numpy()[resolution.row_of_entity]
         counted = difference.with_moved(keys, page_shards(before.pages)) if len(keys) else difference
-        return cls(before, difference, counted.pieces(), Earlier(before.corpus, renamed(hashes, now)))
+        return cls(before, difference, counted.pieces(), Earlier(before.corpus, renamed(hashes, entities.hashes)))
 
     @property
     def totals(self) -> dict[str, int]:
@@ -135,7 +135,7 @@ class Update:
         searching = (shuffle, sequences, known, choice)
         done = over_pages("fresh occurrences", passes.spill_fresh_occurrences, stayed, *searching).results
         shutil.rmtree(aside)
-        return {**spilled, **{name: sizes for found in done for name, sizes in found["spilled"].items()}}
+        return spilled | spilled_by(done)
 
 
 def _ranges(offsets: Any) -> Iterator[tuple[int, int]]:

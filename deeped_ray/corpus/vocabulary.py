@@ -17,10 +17,11 @@ import pyarrow.compute as pc
 from deeped_ray.corpus.pages import Ids
 from deeped_ray.corpus.shuffle import read_merged
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.knowledge.strings import hashes_of, read_strings, write_hashed_strings
+from deeped_ray.knowledge.strings import StringIndex, hashes_of, read_strings, write_hashed_strings
 from deeped_ray.text import Hashes, hash_tokens, is_content_word, words_of
 from deeped_ray.types import DeepEdError, Page
 
+WORDS_AT_ONCE = 20_000
 FILES = ("vocabulary.hashes.npy", "vocabulary.arrow", "vocabulary.counts.npy")
 
 
@@ -52,7 +53,19 @@ class Vocabulary(NamedTuple):
 
     @classmethod
     def of(cls, words: Sequence[str]) -> "Vocabulary":
-        hashes = hash_tokens(words)
+        return cls._sorted(hash_tokens(words))
+
+    @classmethod
+    def read(cls, words: StringIndex) -> "Vocabulary":
+        """Some words at a time: the strings of all of them, once in memory, would stay with the process."""
+        starts = range(0, len(words), WORDS_AT_ONCE)
+        blocks = (np.arange(start, min(start + WORDS_AT_ONCE, len(words))) for start in starts)
+        return cls._sorted(
+            np.concatenate([np.zeros(0, np.uint64), *(hash_tokens(words.take(rows)) for rows in blocks)])
+        )
+
+    @classmethod
+    def _sorted(cls, hashes: Hashes) -> "Vocabulary":
         order = np.argsort(hashes)
         return cls(hashes[order], order)
 

@@ -90,7 +90,7 @@ class EntityLinker:
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 64) -> Iterator[Doc]:
         """The documents of a batch are linked in one call. If one of them fails, the error handler gets that one."""
-        for docs in minibatch(stream, size=batch_size):
+        for docs in minibatch(stream, size=batch_size):  # type: ignore[no-untyped-call]
             try:
                 self._annotate(docs)
                 yield from docs
@@ -123,8 +123,10 @@ class EntityLinker:
         linked = self._linker().link_all(texts, **self._options)
         for doc, given, predictions in zip(docs, spans, linked, strict=True):
             pairs = self._found(doc, predictions) if given is None else [*zip(given, predictions, strict=True)]
-            for span, prediction in pairs:
+            for place, (span, prediction) in enumerate(pairs):
                 self._write(doc, span, prediction)
+                if self._spans_key is not None:  # a group gives copies of its spans
+                    doc.spans[self._spans_key][place] = span
 
     def _spans(self, doc: Doc) -> list[Span] | None:
         """What is to be linked; None: the linker has to find it."""
@@ -136,9 +138,14 @@ class EntityLinker:
 
     def _found(self, doc: Doc, predictions: Sequence[Prediction]) -> list[tuple[Span, Prediction]]:
         """The linker's mentions, as entities of the document."""
-        spans = [doc.char_span(each.start, each.end, self._label, alignment_mode="expand") for each in predictions]
-        by_place = {(span.start, span.end): each for span, each in zip(spans, predictions, strict=True)}
-        doc.ents = filter_spans(spans)  # two mentions in one token, of which the longer stays
+        by_place: dict[tuple[int, int], Prediction] = {}
+        spans = []
+        for each in predictions:
+            span = doc.char_span(each.start, each.end, self._label, alignment_mode="expand")
+            assert span is not None
+            spans.append(span)
+            by_place[span.start, span.end] = each
+        doc.ents = filter_spans(spans)  # of two mentions in one token, one stays
         return [(span, by_place[span.start, span.end]) for span in doc.ents]
 
     def _write(self, doc: Doc, span: Span, prediction: Prediction) -> None:
@@ -149,7 +156,8 @@ class EntityLinker:
                 token.ent_kb_id_ = kb_id
         else:
             span.kb_id_ = kb_id
-        doc.user_data[_key(span)] = asdict(prediction)
+        user_data: dict[Any, Any] = doc.user_data
+        user_data[_key(span)] = asdict(prediction)
 
 
 def _document(doc: Doc, spans: Sequence[Span]) -> Document:
@@ -176,7 +184,8 @@ def _key(span: Span) -> tuple[str, str, int, int]:
 
 
 def prediction_of(span: Span) -> Prediction | None:
-    kept = span.doc.user_data.get(_key(span))
+    user_data: dict[Any, Any] = span.doc.user_data
+    kept = user_data.get(_key(span))
     if kept is None:
         return None
     pairs = {name: tuple(map(tuple, kept[name])) for name in ("attended", "support")}

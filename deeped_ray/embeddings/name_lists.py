@@ -61,7 +61,7 @@ class Buckets:
         order = np.argsort(numbers, kind="stable")
         rows = np.empty(len(order), _ROW)
         for name, column in zip(_ROW.names or (), filed, strict=True):
-            rows[name] = column[order]
+            rows[name] = np.asarray(column)[order]
         borders = np.searchsorted(numbers[order], np.arange(self.count + 1))
         for number in np.flatnonzero(np.diff(borders)).tolist():
             with open(self._folder / str(number), "ab") as file:

@@ -52,10 +52,10 @@ def join_strings(pieces: Sequence[Path], folder: Path, name: str) -> None:
     concatenate_arrays([Path(f"{piece}.hashes.npy") for piece in pieces], folder / f"{name}.hashes.npy")
     strings = [read_strings(piece.parent, piece.name) for piece in pieces]
     with temporary_folder(folder) as aside:
-        write_mapped(folder / f"{name}.arrow", pa.table({"string": _joined(strings, aside)}))
+        write_mapped(folder / f"{name}.arrow", pa.table({"string": join_arrays(strings, aside)}))
 
 
-def _joined(arrays: Sequence[pa.Array], aside: Path) -> pa.Array:
+def join_arrays(arrays: Sequence[pa.Array], aside: Path) -> pa.Array:
     """All strings in one piece, over files: Arrow would hold them in memory to write them so."""
     position = 0
     with open(aside / "strings", "wb") as sink, open(aside / "offsets", "wb") as offsets_sink:

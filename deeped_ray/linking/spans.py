@@ -74,7 +74,7 @@ class SpanFinder:
         self.pages = np.asarray(corpus.array("mentions.pages"))
         self.linked_pages = np.asarray(corpus.array("mentions.linked_pages"))
         index = StringIndex(corpus.path, "vocabulary")
-        self._vocabulary = Vocabulary.of(index.take(np.arange(len(index))))
+        self._vocabulary = Vocabulary.read(index)
         self.num_words = len(index)
         self._counts = np.append(np.asarray(corpus.array("vocabulary.counts")), 0)
 

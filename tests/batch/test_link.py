@@ -220,7 +220,7 @@ class Moody(Linker):
 def test_a_document_at_which_linking_raises_is_reported_and_the_others_are_linked(
     linker: Linker, mini_kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partition_module, "_open_linker", lambda *_: Moody(linker))
+    monkeypatch.setattr(partition_module, "open_linker", lambda *_: Moody(linker))
     path = write_lines(tmp_path / "a.jsonl", [{"text": text} for text in ("Apple grew.", "poison", "Queen sang.")])
     config = CorpusLinkingConfig(input=(str(path),), output=str(tmp_path), model="prior")
     job = Job(mini_kb.location, (), config, DetectionConfig(), Location(tmp_path), {})
@@ -235,7 +235,7 @@ def test_a_document_at_which_linking_raises_is_reported_and_the_others_are_linke
 
 def test_a_knowledge_base_that_changes_meanwhile_is_noticed(mini_kb: KnowledgeBase) -> None:
     with pytest.raises(DeepEdError, match=r"The corpus part of .* changed while"):
-        partition_module._open_linker(mini_kb.location, (("corpus", "other"),), "prior", DetectionConfig())
+        partition_module.open_linker(mini_kb.location, (("corpus", "other"),), "prior", DetectionConfig())
 
 
 def test_workers_that_die_before_the_first_document_end_the_job(tmp_path: Path) -> None:

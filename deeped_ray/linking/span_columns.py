@@ -87,15 +87,9 @@ class Columns:
         """One row per span."""
         units, found = read.units, read.found
         table = np.empty((len(read.words) + 1, kernels.NUM_UNIT), np.float32)
-        case = (units.is_capital, units.is_lower, units.is_upper)
         flags = (
-            units.is_word,
-            units.is_number,
-            *case,
-            units.is_stop,
-            units.is_initial,
-            units.is_line_start,
-            units.is_flat,
+            *(units.is_word, units.is_number, units.is_capital, units.is_lower, units.is_upper, units.is_stop),
+            *(units.is_initial, units.is_line_start, units.is_flat),
         )
         given = (flags, units.sign, units.num_characters, units.sentence, tuple(read.counts), tuple(read.runs))
         kernels.unit_columns(*given, marks_of(read), told, table)

@@ -151,6 +151,9 @@ class Client(_Calls):
             self._http.close()
         self._http = None
 
+    def __del__(self) -> None:
+        self.close()  # in a notebook or a pipeline nobody else does
+
     def __enter__(self) -> "Client":
         return self
 

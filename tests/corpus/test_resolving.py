@@ -64,7 +64,7 @@ def expected(
     return found, {title: found.index(end) for title, end in ends.items() if end in found}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(PAGES, st.integers(0, 3), st.integers(1, 6), st.sampled_from([100, 2500, 2**27]), st.data())
 def test_entities_are_those_of_following_redirects_one_by_one(
     pages: list[Page], min_links: int, num_files: int, max_bytes: int, data: st.DataObject

@@ -155,7 +155,7 @@ WORD = st.text(alphabet="abé1", min_size=2, max_size=4).map(str.capitalize)
 NAME = st.lists(WORD, min_size=1, max_size=4).map(" ".join)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=25, deadline=None, derandomize=True)
 @given(names=st.lists(NAME, min_size=1, max_size=30, unique_by=lambda name: name.lower()), surface=NAME)
 def test_words_are_found_as_by_a_comparison_with_all_names(
     tmp_path_factory: pytest.TempPathFactory, names: list[str], surface: str

@@ -17,7 +17,7 @@ demo: $(READY) ## dump in, linked text out: the whole path on a local Ray (ONCE=
 	@$(BIN)/deeped demo --kb $(KB) $(if $(PORT),--port $(PORT))
 
 test: $(READY) ## run the whole test suite
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 4
 
 setup: $(READY) ## make .venv from the pinned versions
 

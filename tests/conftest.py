@@ -38,6 +38,8 @@ os.environ.update(RAY_ENABLE_AUTO_CONNECT="0")
 os.environ.update(RAY_agent_register_timeout_ms="300000")
 # tests have caches of their own, but compile the same kernels
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_folder() / "kernels"))
+# Ray's workers are nice to others by default: beside pytest's own processes, which wait for them, they would starve
+os.environ.update(RAY_worker_niceness="0", RAY_prestart_worker_first_driver="0")
 # every report of a fit waits for the next of these polls; the watcher is a process, for nodes that a cloud takes back
 os.environ.update(RAY_TRAIN_HEALTH_CHECK_INTERVAL_S="0.05", RAY_TRAIN_ENABLE_PREEMPTION_WATCHER="0")
 
@@ -192,7 +194,7 @@ def local_ray_session(s3_server: S3, tmp_path_factory: pytest.TempPathFactory) -
             num_cpus=2,
             object_store_memory=200 * 2**20,
             **WITHOUT_EXTRAS,
-            _system_config={"metrics_report_interval_ms": 1000},  # else what is counted is exported after ten seconds
+            _system_config={"metrics_report_interval_ms": 2500},  # else what is counted is exported after ten seconds
         )
         ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)
     yield

@@ -251,14 +251,15 @@ def _run_so_far() -> Run:
 
 def _report(run: Run, validation: Validation) -> None:
     """Report to Ray Train from every worker, with a checkpoint from the first."""
-    if ray.train.get_context().get_world_rank() != 0:
+    rank = ray.train.get_context().get_world_rank()
+    if rank:
         ray.train.report(validation._asdict())
-        return
-    _record(validation)
-    with tempfile.TemporaryDirectory() as folder:
-        run.save(Path(folder))
-        ray.train.report(validation._asdict(), checkpoint=Checkpoint.from_directory(folder))
-    reached(f"train/{validation.model}.{validation.seed}/{validation.epoch}")
+    else:
+        _record(validation)
+        with tempfile.TemporaryDirectory() as folder:
+            run.save(Path(folder))
+            ray.train.report(validation._asdict(), checkpoint=Checkpoint.from_directory(folder))
+    reached(f"train/{validation.model}.{validation.seed}/{validation.epoch}/{rank}")
 
 
 def _record(validation: Validation) -> None:

@@ -13,12 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+import ray
 from ray._private.node import Node
 from ray.cluster_utils import Cluster
 
+from deeped_ray import stages
+from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running import tasks
+from deeped_ray.running.config import parse_sets
 from deeped_ray.running.faults import Faults
 from deeped_ray.running.local_ray import descendants, living
-from tests.conftest import WITHOUT_EXTRAS
+from tests.conftest import WITHOUT_EXTRAS, run_here
 
 ROOT = Path(__file__).parent.parent.parent
 # A raylet that is gone refuses connections and is given up after 1.5 s; one that is merely slow has the default 10 s.
@@ -74,15 +80,22 @@ class Nodes:
     def _add(
         self, name: str, num_cpus: int, *, environment: Mapping[str, str] | None = None, **options: object
     ) -> Node:
-        node: Node = self._cluster.add_node(
-            wait=False,
-            num_cpus=num_cpus,
-            object_store_memory=STORE_BYTES,
-            include_log_monitor=False,  # what workers say stays in their files
-            **WITHOUT_EXTRAS,
-            env_vars={**self._environment, "DEEPED_CACHE": str(self._folder / f"cache-{name}"), **(environment or {})},
-            **options,
-        )
+        with pytest.MonkeyPatch.context() as patch:
+            # as where Ray is installed without its dashboard: else an agent on every node takes 3 s to start
+            patch.setattr(ray._private.utils, "get_dashboard_dependency_error", lambda: ImportError("left out"))
+            node: Node = self._cluster.add_node(
+                wait=False,
+                num_cpus=num_cpus,
+                object_store_memory=STORE_BYTES,
+                include_log_monitor=False,  # what workers say stays in their files
+                **WITHOUT_EXTRAS,
+                env_vars={
+                    **self._environment,
+                    "DEEPED_CACHE": str(self._folder / f"cache-{name}"),
+                    **(environment or {}),
+                },
+                **options,
+            )
         self._cluster.wait_for_nodes(timeout=PATIENCE_S)
         return node
 
@@ -135,6 +148,14 @@ class Nodes:
 
     def shutdown(self) -> None:
         self._cluster.shutdown()
+
+
+def undisturbed(stage: stages.Stage, kb: KnowledgeBase, *settings: str) -> None:
+    """What a job does, in this process and without a Ray."""
+    _, sections = stages.resolve(parse_sets(settings))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "run", run_here)
+        stages.run_stage(KnowledgeBase(kb.root), stage, sections[stage.section])
 
 
 def _raylet(node: Node) -> int:

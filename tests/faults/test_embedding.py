@@ -4,9 +4,11 @@ from pathlib import Path
 
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.faults import Faults
+from deeped_ray.stages import NAMES, STAGES
 from tests.conftest import copy_of
-from tests.faults.nodes import Nodes
+from tests.faults.nodes import Nodes, undisturbed
 
+EMBED_ENTITIES = STAGES[NAMES.index("embed_entities")]
 SETTINGS = ("vectors.method=reference", "vectors.page_steps=9", "vectors.link_steps=3", "vectors.shard_entities=40")
 """226 entities make six shards."""
 
@@ -28,6 +30,5 @@ def test_lost_driver_node_and_worker_change_no_byte(
     nodes.lose_node_and_worker(second.held_at("embed/3"), second.held_at("embed/4"))
     second.result()
     expected = copy_of(corpus_kb, tmp_path / "expected")
-    faults.clear()
-    nodes.start("embed_entities", "--kb", str(expected), *SETTINGS).result()
+    undisturbed(EMBED_ENTITIES, expected, *SETTINGS)
     assert kb.open("vectors").id == expected.open("vectors").id

@@ -8,8 +8,9 @@ import pytest
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.faults import Faults
+from deeped_ray.stages import LINK_CORPUS
 from tests.batch.test_link import answers, parts_of, write_lines
-from tests.faults.nodes import Nodes
+from tests.faults.nodes import Nodes, undisturbed
 
 ENOUGH = 5
 """Documents in a partition."""
@@ -51,6 +52,6 @@ def test_lost_driver_node_and_worker_change_no_byte(
     nodes.lose_node_and_worker(second.held_at("link/3"), second.held_at("link/4"))
     result = second.result()
     assert (result["errors"], result["skipped_partitions"]) == ({}, 2)
-    faults.clear()
-    nodes.start(*command[:-1], str(tmp_path / "expected"), settings).result()
+    to = (f"answers.input=[{path}]", f"answers.output={tmp_path / 'expected'}")
+    undisturbed(LINK_CORPUS, mini_kb, *to, settings)
     assert parts_of(out) == parts_of(tmp_path / "expected")

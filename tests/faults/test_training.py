@@ -4,8 +4,6 @@ Two workers share each step, and take the same steps as one process. Nodes and d
 """
 
 import contextlib
-import os
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,29 +72,28 @@ def uploaded(kb: KnowledgeBase, to: Location) -> KnowledgeBase:
 def disturb(nodes: Nodes, s3: S3, kb: KnowledgeBase) -> Disturbed:
     faults, before, runs = nodes.faults, kb.manifest(), Location(prefix("runs"))
     command = ("train_linker", "--kb", str(kb), "--storage-path", str(runs), *SETTINGS)
-    nodes.add(num_cpus=2)  # the head has one CPU: both workers are here
-    faults.arm("train/global.0/3")
+    nodes.add()  # one worker is here, the other on the head: each has one CPU
+    faults.arm("train/global.0/3/0")
     first = nodes.start(*command)
     first.kill(orphan=held_after(first, runs, seed=0, epoch=3))
     assert kb.manifest() == before
 
     # an epoch that was validated long before would hold the job forever, if it were fitted again
-    faults.arm("train/global.0/1", "train/global.1/1", "train/global.1/3")
+    faults.arm("train/global.0/1/0", "train/global.1/2/0", "train/global.1/2/1")
     second = nodes.start(*command)
-    os.kill(held_after(second, runs, seed=1, epoch=1), signal.SIGKILL)
-    worker = held_after(second, runs, seed=1, epoch=3)
+    workers = held_after(second, runs, seed=1, epoch=2), second.held_at("train/global.1/2/1")
     files = dict(read_files(runs))
-    nodes.lose_node(worker)
-    faults.arm("train/global.0/4", "train/global.1/1")
-    nodes.add(num_cpus=2)
+    nodes.lose_node_and_worker(*workers)
+    faults.arm("train/global.0/4/0", "train/global.1/1/0")
+    nodes.add()
     with s3.failing(0.02):
         second.result()
     return Disturbed(kb, files)
 
 
 def held_after(job: Job, runs: Location, *, seed: int, epoch: int) -> int:
-    """One of the workers, held after an epoch, once Ray has listed its checkpoint, which it does at its next poll."""
-    worker = job.held_at(f"train/global.{seed}/{epoch}")
+    """The first worker, held after an epoch, once Ray has listed its checkpoint, which it does at its next poll."""
+    worker = job.held_at(f"train/global.{seed}/{epoch}/0")
     wait_for(lambda: listed(runs) == (seed, epoch))
     return worker
 

@@ -12,10 +12,10 @@ import pytest
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.local_ray import living
 from tests.conftest import copy_of
-from tests.serving.conftest import ONE_OR_TWO, Served, wait_until
+from tests.serving.conftest import Served, wait_until
 from tests.serving.test_faults import TOKEN, Load
 
-TWO = ONE_OR_TWO | {"min_replicas": 2}
+TWO = {"min_replicas": 2, "max_replicas": 2}
 LETTER = {"text": "The blades of my Falcon are dull.", "explain": False}
 FALCON = {"title": "Norrby Falcon", "aliases": ["Falcon"], "description": "Skates with blades of steel for the ice."}
 READERS_TOKEN = "abcdef0123456789-token"

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 import httpx
 
 from deeped_ray.running.local_ray import living
-from tests.serving.conftest import ONE_OR_TWO, Served, wait_until
+from tests.serving.conftest import Served, wait_until
 
 BODY = {"text": "Montreal met Toronto in the Stanley Cup.", "explain": False}
 TOKEN = "0123456789abcdef-token"
-QUICK_TO_GROW = ONE_OR_TWO | {"target_ongoing_requests": 1}
+QUICK_TO_GROW = {"min_replicas": 1, "max_replicas": 2, "target_ongoing_requests": 1, "upscale_delay_s": 1}
 """A second replica comes with what a few clients ask that pause."""
 WITH_TOKEN = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -68,20 +68,11 @@ class Load:
         wait_until(lambda: self.knowledge_bases[-20:] == [part] * 20, f"only {part} answers")
 
 
-def test_a_replica_comes_with_the_load(served: Served) -> None:
-    if len(served.ready()) > 1:  # the load of an earlier test
-        with served.changed(autoscaling_config=ONE_OR_TWO | {"max_replicas": 1}):
-            wait_until(lambda: len(served.ready()) == 1, "one replica is left")
-    with served.changed(autoscaling_config=QUICK_TO_GROW), Load.on(served.url, clients=8, pause_s=0.005) as load:
-        served.wait_for_replicas(2)
-        load.wait_for(50)
-    assert load.failures == []
-
-
-def test_a_killed_replica_fails_no_request_that_begins_after(served: Served) -> None:
+def test_a_replica_comes_with_the_load_and_a_killed_one_fails_no_request_that_begins_after(served: Served) -> None:
     with served.changed(autoscaling_config=QUICK_TO_GROW), Load.on(served.url, clients=8, pause_s=0.005) as load:
         served.wait_for_replicas(2)
         load.wait_for(100)
+        assert load.failures == []
         victim = min(served.ready())
         os.kill(victim, signal.SIGKILL)
         while living([victim]):  # until then it may still take a request

@@ -16,7 +16,7 @@ def both(served: Served) -> Iterator[httpx.Client]:
     """Beside what is served as usual, the local model at /de, which takes little work."""
     usual = served.serve.config()
     other = {"de": AppArgs(kb=str(served.kb), model="local", max_work_s=0.5)}
-    several = config_for_several(other, **{**USUAL, "autoscaling_config": {"min_replicas": 1, "max_replicas": 1}})
+    several = config_for_several(other, **USUAL)
     served.serve.put(
         {**usual, "applications": [*usual["applications"], *several.model_dump(mode="json")["applications"]]}
     )

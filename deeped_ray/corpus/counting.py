@@ -7,11 +7,11 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from deeped_ray.corpus import (
     catalogue,
-    cooccurrence,
     occurrences,
     own_entities,
     passes,
@@ -20,7 +20,7 @@ from deeped_ray.corpus import (
     vocabulary,
 )
 from deeped_ray.corpus.config import LOT, CorpusConfig
-from deeped_ray.corpus.cooccurrence import TABLES
+from deeped_ray.corpus.cooccurrence import TABLES, TOTALS
 from deeped_ray.corpus.folded import Folded
 from deeped_ray.corpus.inputs import Inputs
 from deeped_ray.corpus.occurrences import SequenceIndex
@@ -36,14 +36,14 @@ from deeped_ray.corpus.titles import Names
 from deeped_ray.corpus.update import ANCHOR_COLUMNS, ANCHORS, WORTH_SHARE, Difference, Known, Piece
 from deeped_ray.corpus.updating import Before, Update
 from deeped_ray.knowledge.csr import join_csr
-from deeped_ray.knowledge.parts import Part, share
+from deeped_ray.knowledge.parts import Part, Sealed, share
 from deeped_ray.storage.location import Location
 
 
 def make_corpus(
     pages: Part, config: CorpusConfig, inputs: Inputs, work: Location, folder: Path, before: Before | None
-) -> float:
-    """Returns the most memory that a worker took, in GiB."""
+) -> Runner:
+    """What is large stays where tasks have left it, and is sealed."""
     run, shuffle = Runner(work), Shuffle(work, config.gathered_bytes, config.partitions)
     shards = page_shards(pages)
     over_pages = functools.partial(run, unit="shards of pages")
@@ -78,7 +78,7 @@ def make_corpus(
         removed=removed,
     ) as entities:
         _count(pages, config, inputs, run, shuffle, folder, before, difference, choice, taught, entities)
-    return run.peak_gib
+    return run
 
 
 def _count(
@@ -126,7 +126,7 @@ def _count(
     partitions = combined(run, "combine", shuffle, plans)
     reducing = (partitions, shuffle, config.merge_priors, inputs.uniform_sources)
     reduced = run("reduce", passes.reduce_partition, range(len(partitions)), *reducing, unit="partitions")
-    num_mentions = _join(work / "pieces", partitions, reduced.results, folder)
+    num_mentions = _join(run, work, partitions, reduced.results, folder, num_entities)
 
     # where mentions stand, now that it is known what they are
     sequences = share("sequences", folder, work, SequenceIndex.FILES)
@@ -146,7 +146,8 @@ def _count(
 
     own_entities.join_urls(pages, folder, Names(names), entities.page_ids)
     Folded.read(pages).write(folder, with_rows=False)
-    catalogue.write(folder, entities, is_person=is_person, **cooccurrence.totals(folder, num_entities))
+    totals = {name: np.load((work / f"totals-{table}.npy").local()) for name, table in TOTALS.items()}
+    catalogue.write(folder, entities, is_person=is_person, **totals)
     total, external = counted_by(counted), counted_by(sourced)
     if update:
         total.update(update.totals)
@@ -168,14 +169,25 @@ def _count(
     Location(folder / "summary.json").write_json(summary)
 
 
-def _join(location: Location, partitions: Sequence[Partition], reduced: Sequence[Found], folder: Path) -> int:
-    """Join the pieces of all partitions, which follow each other in hash and entity order; returns the number of mentions."""
+def _join(
+    run: Runner,
+    work: Location,
+    partitions: Sequence[Partition],
+    reduced: Sequence[Found],
+    folder: Path,
+    num_entities: int,
+) -> int:
+    """Join the pieces of all partitions, which follow each other in hash and entity order; returns the number of mentions.
+
+    What is counted of entities, most of the part, is joined by tasks. Mentions are joined here.
+    """
     found: dict[str, dict[str, int]] = {table: {} for table in (passes.MENTIONS, *TABLES)}
     for partition, result in zip(partitions, reduced, strict=True):
         found[partition.table] |= result["pieces"]
-    with location.fetched() as pieces:
-        for table in TABLES:
-            cooccurrence.join([pieces / name for name in found[table]], folder / table)
+    tables = [(table, [*found[table]]) for table in TABLES]
+    for joined in run("join", passes.join_table, tables, work, num_entities, unit="tables").results:
+        run.sealed |= {name: Sealed(work / "joined" / name, checksum) for name, checksum in joined["files"].items()}
+    with (work / "pieces").fetched(f"{passes.MENTIONS}-*") as pieces:
         parts, sizes = [pieces / name for name in found[passes.MENTIONS]], [*found[passes.MENTIONS].values()]
         priors.join(parts, folder)
         join_csr([Path(f"{part}.{ANCHORS}") for part in parts], folder / ANCHORS, ANCHOR_COLUMNS)

@@ -4,6 +4,7 @@
     parse                one task per shard of the dump: pages with text and links; titles and words spilled by hash
     combine              where there is much: files of several tasks become one (`shuffle`); after every pass that spills
     merge                one task per partition: distinct titles; distinct words with their frequencies
+    seal                 one task per lot of files of the part `pages`: their checksums
     teach                one task per parsed shard: articles whose links teach the linker, and are not counted
     (the driver)         decides which words the vocabulary has
     redirects ... index titles      one task per partition, in several passes: titles that are entities (`resolving`)
@@ -12,7 +13,8 @@
     count                one task per parsed shard: where its links lead; mentions, words and edges spilled by partition
     sources              one task per shard of every further source of priors
     reduce               one task per partition: pieces of the mention table and of the CSR arrays
-    (the driver)         joins the pieces
+    join                 one task per table: its files, from their pieces
+    (the driver)         joins the pieces of the mention table
     occurrences          one task per parsed shard: on which pages mentions stand, and on which as a link
     reduce occurrences   one task per partition: on how many
 
@@ -69,7 +71,9 @@ def build_corpus(
     ):
         with kb.write("pages", config=inputs.pages_identity, parents=[]) as folder:
             work = resume.folder(kb, "parse", [inputs.pages_identity, cut, before and before.pages.id])
-            peaks.append(make_pages(config, inputs, work, folder, before))
+            made = make_pages(config, inputs, work, folder, before)
+            kb.include(made.sealed)
+            peaks.append(made.peak_gib)
         work.remove()
     identity = inputs.corpus_identity
     if not kb.is_current("corpus", config=identity, parents=["pages"]):
@@ -78,7 +82,9 @@ def build_corpus(
         with kb.write("corpus", config=identity, parents=["pages"]) as folder:
             pages = kb.open("pages")
             work = resume.folder(kb, "count", [pages.id, identity, cut, before and before.corpus.id])
-            peaks.append(make_corpus(pages, config, inputs, work, folder, before))
+            made = make_corpus(pages, config, inputs, work, folder, before)
+            kb.include(made.sealed)
+            peaks.append(made.peak_gib)
         work.remove()
     if max(peaks) > config.memory_gib:
         logger.warning("a worker took %.2f GiB, more than `memory_gib` %g", max(peaks), config.memory_gib)

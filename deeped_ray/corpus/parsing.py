@@ -22,7 +22,7 @@ from deeped_ray.corpus.update import SHARDS, Difference, Parsed, Piece
 from deeped_ray.corpus.updating import Before
 from deeped_ray.corpus.wikidump import OWN_ARTICLES, DumpError, DumpShard, cut_dump
 from deeped_ray.running.tasks import Outcome
-from deeped_ray.storage.location import Location, link_or_copy
+from deeped_ray.storage.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +31,8 @@ def shards_of(config: CorpusConfig, inputs: Inputs) -> list[DumpShard]:
     return [shard for dump in inputs.dumps for shard in cut_dump(dump, shard_bytes=config.shard_bytes)]
 
 
-def make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Path, before: Before | None) -> float:
-    """Returns the most memory that a worker took, in GiB."""
+def make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Path, before: Before | None) -> Runner:
+    """What is large stays where tasks have left it, and is sealed."""
     run, lot_characters = Runner(work), config.memory_bytes // 32
     shuffle = Shuffle(work, config.gathered_bytes, config.partitions)
     shards = shards_of(config, inputs)
@@ -65,17 +65,15 @@ def make_pages(config: CorpusConfig, inputs: Inputs, work: Location, folder: Pat
     run("merge", passes.merge_partition, range(len(partitions)), partitions, shuffle, unit="partitions")
     made = [f"pages-{lot}" for each in (own, reread_own, parsed) for found in each.results for lot in found["lots"]]
     beside = [lot for each in (own, reread_own) for found in each.results for lot in found["lots"]]
-    for name in [*made, *beside, *(partition.name for partition in partitions)]:
-        link_or_copy(work / f"{name}.parquet", folder / f"{name}.parquet")
-    for shard in kept:
-        link_or_copy(shard, folder / shard.name)
+    left = [work / f"{name}.parquet" for name in [*made, *beside, *(partition.name for partition in partitions)]]
+    run.seal({file.name: file for file in [*left, *kept]})
     articles = inputs.kept.summary()["articles"] if inputs.kept else shards[0].site.articles if shards else OWN_ARTICLES
     inputs.folded.write(folder, with_rows=True)
     Location(folder / "summary.json").write_json({**summary, "articles": articles})
     known = Parsed.of(inputs.kept).shards if inputs.kept and SHARDS in inputs.kept.record["files"] else []
     fresh = [{name: value for name, value in found.items() if name != "spilled"} for found in parsed.results]
     Location(folder / SHARDS).write_json({"shards": fresh or known})
-    return run.peak_gib
+    return run
 
 
 def _count_changed_words(before: Before, lots: Sequence[str], shuffle: Shuffle, run: Runner) -> list[Found]:

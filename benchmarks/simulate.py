@@ -1,6 +1,6 @@
 """Claim: a simulated cluster takes as long as a real Ray, within a fifth, on one worker and on two.
 
-python benchmarks/simulate.py --dump samplewiki-pages-articles-multistream.xml.bz2 --share 0.03
+python benchmarks/simulate.py --dump samplewiki-pages-articles-multistream.xml.bz2 --share 0.02
 
 Ingests a slice of a dump on a local Ray of one CPU, and of two. Every task tells its processor time and its process. A pass
 takes as long as its busiest worker, or as the driver meanwhile; between passes the driver works alone. That is what a run
@@ -89,7 +89,7 @@ def ingest(dump: Path, folder: Path, workers: int) -> list[Measured]:
 
     tasks.run = recording
     try:
-        config = CorpusConfig(dump=(str(dump),), min_word_count=2, shard_mb=dump.stat().st_size / 32 / 2**20)
+        config = CorpusConfig(dump=(str(dump),), min_word_count=2, shard_mb=dump.stat().st_size / 16 / 2**20)
         build_corpus(KnowledgeBase(folder, create=True), config)
     finally:
         tasks.run = run
@@ -116,7 +116,6 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         dump = slice_of(args.dump, args.share, Path(name) / "slice.xml.bz2")
-        ingest(dump, Path(name) / "warm", 1)
         runs = {workers: ingest(dump, Path(name) / str(workers), workers) for workers in (1, 2)}
     speed, rows = speed_of(runs[1]), []
     for workers, passes in runs.items():

@@ -18,9 +18,9 @@ def test_rows_by_ranges_of_hashes_are_all_rows_in_the_order_of_hashes(tmp_path: 
         np.save(f"{piece}.key.npy", hashes[first:end])
         np.save(f"{piece}.value.npy", np.arange(first, end))
     with joining(tmp_path, "keys", "values") as add:
-        for piece, place, keys, values in in_ranges(pieces, "key", "value", max_rows=max_rows):
+        for numbers, place, keys, values in in_ranges(pieces, "key", "value", max_rows=max_rows):
             assert len(keys) <= 3 * max_rows
-            assert (np.array(borders)[piece] + place).tolist() == values.tolist()
+            assert (np.array(borders)[numbers] + place).tolist() == values.tolist()
             order = np.argsort(keys, kind="stable")
             add(keys[order], values[order])
     assert np.load(tmp_path / "keys.npy").tolist() == np.sort(hashes).tolist()

@@ -14,7 +14,7 @@ import ray
 from _harness import finish, parser_of
 
 from deeped_ray.corpus.catalogue import Catalogue
-from deeped_ray.embeddings import trainer
+from deeped_ray.embeddings import shards, trainer
 from deeped_ray.embeddings.config import Methods, ShardConfig
 from deeped_ray.embeddings.words import Words
 from deeped_ray.knowledge.base import KnowledgeBase
@@ -44,12 +44,12 @@ def main() -> None:
     # entities in random order, so that every size has the same mix of long and short pages
     order = np.random.default_rng(0).permutation(len(Catalogue(corpus)))
     rows = []
-    trainer.embed_range(np.sort(order[:100]), shared)
+    shards.embed_range(np.sort(order[:100]), shared)
     for size in [size for size in SIZES if size < len(order)] + [len(order)]:
         chosen = np.sort(order[:size])
         start = time.process_time()
         for piece in np.array_split(chosen, max(1, size // 20_000)):
-            trainer.embed_range(piece, shared)
+            shards.embed_range(piece, shared)
         rows.append((size, (time.process_time() - start) / size * 1e6))
     print(table(["entities", "microseconds of processor time an entity"], rows), "\n")
 
@@ -58,10 +58,10 @@ def main() -> None:
         ray.init(address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
         tasks.run("warm up", warm_up, range(4 * workers))
         with tempfile.TemporaryDirectory() as folder:
-            trainer._train_shards(shared, Location(folder))  # workers import and map what they need
+            shards.train_shards(shared, Location(folder))  # workers import and map what they need
         with tempfile.TemporaryDirectory() as folder:
             start = time.perf_counter()
-            trainer._train_shards(shared, Location(folder))
+            shards.train_shards(shared, Location(folder))
             seconds[workers] = time.perf_counter() - start
         ray.shutdown()
     finish(

@@ -5,7 +5,8 @@ python benchmarks/growth.py --dump samplewiki-pages-articles-multistream.xml.bz2
 
 Writes wikis of these sizes (`bigwiki`), and makes a knowledge base of each: ingest, word vectors, entity vectors, index, and
 documents linked by prior. Each stage is a process of its own with a local Ray of its own, as jobs are, so its memory is its
-own too. With --s3 the knowledge base lies on a real S3 API (moto) on loopback, which counts requests and bytes.
+own too. `pieces` are the batches of spilled files that tasks of ingest read: on object storage, a request or two each. With
+--s3 the knowledge base lies on a real S3 API (moto) on loopback, which counts requests and bytes.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from deeped_ray.batch.config import CorpusLinkingConfig
 from deeped_ray.batch.link import link_corpus
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
+from deeped_ray.corpus.shuffle import Plan, Shuffle
 from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
@@ -92,11 +94,26 @@ def _work(stage: str, kb: KnowledgeBase, args: argparse.Namespace, dump: str, fo
     return lambda: link_corpus(kb, config, DetectionConfig())
 
 
+@contextlib.contextmanager
+def counted_pieces() -> Iterator[list[int]]:
+    """Of all plans that the driver makes meanwhile."""
+    found, plan = list[int](), Shuffle.plan
+
+    def counting(self: Shuffle, *args: Any, **options: Any) -> Plan:
+        made = plan(self, *args, **options)
+        found.append(made.num_pieces)
+        return made
+
+    Shuffle.plan = counting  # type: ignore[method-assign]
+    yield found
+    Shuffle.plan = plan  # type: ignore[method-assign]
+
+
 def _measure(stage: str, root: str, args: argparse.Namespace, dump: str, folder: Path, answer: Any) -> None:
     """In a process of its own."""
     kb = KnowledgeBase(root, create=True)
     work = _work(stage, kb, args, dump, folder)
-    with Meter() as meter:
+    with Meter() as meter, counted_pieces() as pieces:
         ray.init(
             address="local",
             num_cpus=args.workers,
@@ -107,7 +124,7 @@ def _measure(stage: str, root: str, args: argparse.Namespace, dump: str, folder:
         work()
         ray.shutdown()
     entities = kb.open("corpus").summary()["entities"]
-    answer.put({**meter.cost._asdict(), "core_s": meter.cost.core_s, "entities": entities})
+    answer.put({**meter.cost._asdict(), "core_s": meter.cost.core_s, "pieces": sum(pieces), "entities": entities})
 
 
 def measure(stage: str, root: str, args: argparse.Namespace, dump: Path, folder: Path) -> Row:
@@ -126,15 +143,15 @@ def measure_size(
     size: float, args: argparse.Namespace, census: Any, folder: Path, storage: Counted | None
 ) -> list[Row]:
     dump = folder / "bigwiki-pages-articles-multistream.xml.bz2"
-    made = write_wiki(Dump(args.dump), dump, census, size=size, seed=0, workers=args.workers)
+    write_wiki(Dump(args.dump), dump, census, size=size, seed=0, workers=args.workers)
     rows = []
-    for stage in STAGES:
+    for stage in args.stages:
         before = (storage.num_requests, storage.num_bytes) if storage else (0, 0)
         root = f"s3://{BUCKET}/{size}" if storage else str(folder / "kb")
         cost = measure(stage, root, args, dump, folder)
         if storage:
             cost |= {"requests": storage.num_requests - before[0], "storage_mb": (storage.num_bytes - before[1]) / 1e6}
-        rows.append({"stage": stage, "size": size, "dump_mb": made["bytes"] / 1e6, **cost})
+        rows.append({"stage": stage, "size": size, "dump_mb": dump.stat().st_size / 1e6, **cost})
         print(json.dumps(rows[-1]), flush=True)
     return rows
 
@@ -143,6 +160,7 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--dump", type=Path, required=True, help="a real multistream dump, .xml.bz2")
     parser.add_argument("--sizes", type=float, nargs="+", default=[1.0, 3.0, 10.0], help="in sizes of it")
+    parser.add_argument("--stages", nargs="+", choices=STAGES, default=STAGES, help="in this order (default: all)")
     parser.add_argument("--word-vectors", help="as of jobs/build_corpus.py; default: learned from the dump")
     parser.add_argument("--memory-gib", type=float, default=2.0)
     parser.add_argument("--workers", type=int, default=2)

@@ -131,7 +131,7 @@ class AnswersSection:
 def _corpus(kb: KnowledgeBase, config: CorpusSection, resume: ResumeConfig) -> Summary:
     if kb.last("corpus") is None:
         require_room(kb.location, config.corpus.dump)
-    corpus, words = build_corpus(kb, config.corpus, resume), build_words(kb, config.words)
+    corpus, words = build_corpus(kb, config.corpus, resume), build_words(kb, config.words, resume)
     return {**corpus, **words, **add_wikidata(kb, config.ids)}
 
 

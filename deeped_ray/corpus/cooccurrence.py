@@ -15,13 +15,14 @@ from deeped_ray.corpus.pages import Ids, Links, Lot
 from deeped_ray.corpus.vocabulary import Vocabulary
 from deeped_ray.knowledge.csr import Csr, join_csr, write_csr
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.storage.location import Location
+from deeped_ray.storage.arrays import read_array
 from deeped_ray.text import word_spans
 
 PAGE_WORDS, LINK_WORDS, GRAPH = "page_words", "link_words", "links"
 TABLES = (PAGE_WORDS, LINK_WORDS, GRAPH)
+TOTALS = {"num_links": GRAPH, "num_words": PAGE_WORDS}
+"""What the catalogue has of two of them."""
 _COLUMNS = ("words", "counts")
-_CELLS = 2**24
 Pairs = tuple[Ids, Ids]
 
 
@@ -102,21 +103,23 @@ def join(pieces: Sequence[Path], target: Path) -> None:
     join_csr(pieces, target, _COLUMNS)
 
 
+def totals(pieces: Sequence[Path], table: str, num_entities: int) -> Ids:
+    """Of the graph, links to every entity; of another table, words of every entity."""
+    found, row = np.zeros(num_entities, np.int64), 0
+    for piece in pieces:
+        offsets, words, counts = (read_array(f"{piece}.{name}.npy") for name in ("offsets", *_COLUMNS))
+        if table == GRAPH:
+            found += np.bincount(words, counts, num_entities).astype(np.int64)
+        else:
+            sums = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+            found[row : row + len(offsets) - 1] = np.diff(sums[offsets])
+        row += len(offsets) - 1
+    return found
+
+
 class WordCounts(Csr):
     """Reads one of the tables: `words, counts = table.row(entity)`; word ids are rows of the corpus vocabulary."""
 
     def __init__(self, part: Part, name: str) -> None:
         super().__init__(part, name, _COLUMNS)
         self.words, self.counts = self.columns
-
-
-def totals(folder: Path, num_entities: int) -> dict[str, Ids]:
-    """Links to every entity, and words of its page."""
-    part = Part("corpus", "", Location(folder), {})
-    graph, pages = WordCounts(part, GRAPH), WordCounts(part, PAGE_WORDS)
-    num_links = np.zeros(num_entities)
-    for start in range(0, len(graph.words), _CELLS):  # bincount makes its weights larger: not all at once
-        cells = slice(start, start + _CELLS)
-        num_links += np.bincount(graph.words[cells], weights=graph.counts[cells], minlength=num_entities)
-    num_words = np.add.reduceat(np.append(pages.counts, 0), pages.offsets[:-1]) * (np.diff(pages.offsets) > 0)
-    return {"num_links": num_links.astype(np.int64), "num_words": num_words.astype(np.int64)}

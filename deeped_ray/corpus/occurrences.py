@@ -12,7 +12,7 @@ it. Nor is anything across the end of a sentence, unless the mention itself has 
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from deeped_ray.corpus.pages import Keys, Lot, read_lots
 from deeped_ray.corpus.teaching import Choice
-from deeped_ray.storage.arrays import concatenate_arrays
+from deeped_ray.storage.arrays import concatenate_arrays, in_ranges, joining, read_array
 from deeped_ray.storage.location import Location
 from deeped_ray.text import Bools, Hashes, Ints, hash_tokens, unit_spans
 
@@ -68,22 +68,18 @@ def write_sequences(prefix: Path, mentions: Sequence[str]) -> None:
 
 
 def join_sequences(pieces: Sequence[Path], piece_sizes: Sequence[int], folder: Path) -> None:
-    """All sequences in hash order. The driver holds two numbers per mention, and the bits."""
-
-    def pieces_of(name: str) -> list[npt.NDArray[Any]]:
-        return [np.load(f"{piece}.{name}.npy", mmap_mode="r") for piece in pieces]
-
-    hashes = np.concatenate(pieces_of("units"))
-    firsts = np.cumsum([0, *piece_sizes])[:-1]
-    rows = np.concatenate([rows + first for rows, first in zip(pieces_of("unit_rows"), firsts, strict=True)])
-    order = np.lexsort((rows, hashes))
-    np.save(folder / "mentions.units.npy", hashes[order])
-    np.save(folder / "mentions.unit_rows.npy", rows[order].astype(np.int32))
-    beginnings = pieces_of("beginnings")
-    num_bits = 1 << max(10, (_BITS_PER_BEGINNING * sum(map(len, beginnings))).bit_length() - 1)
+    """All sequences in hash order. The driver holds the bits, and a range of the sequences at a time."""
+    firsts = np.cumsum([0, *piece_sizes])
+    with joining(folder, "mentions.units", "mentions.unit_rows") as add:
+        for piece, _, hashes, own in in_ranges(pieces, "units", "unit_rows"):
+            rows = own + firsts[piece]
+            order = np.lexsort((rows, hashes))
+            add(hashes[order], rows[order].astype(np.int32))
+    beginnings = [f"{piece}.beginnings.npy" for piece in pieces]
+    num_bits = 1 << max(10, (_BITS_PER_BEGINNING * sum(len(read_array(file)) for file in beginnings)).bit_length() - 1)
     packed = np.zeros(num_bits // 8, dtype=np.uint8)
-    for keys in beginnings:
-        bit = _bit_of(np.asarray(keys, np.uint64), num_bits)
+    for file in beginnings:
+        bit = _bit_of(np.asarray(read_array(file), np.uint64), num_bits)
         np.bitwise_or.at(packed, bit >> 3, np.uint8(1) << (bit & 7).astype(np.uint8))
     np.save(folder / "mentions.beginnings.npy", packed)
 

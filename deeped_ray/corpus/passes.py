@@ -52,8 +52,9 @@ from deeped_ray.corpus.wikidump import DumpShard, DumpStats, read_shard
 from deeped_ray.corpus.wikiextractor import read_docs
 from deeped_ray.corpus.wikitext import parse_page
 from deeped_ray.knowledge.csr import Csr
-from deeped_ray.knowledge.parts import Part
+from deeped_ray.knowledge.parts import Part, seal
 from deeped_ray.knowledge.strings import read_strings
+from deeped_ray.storage.arrays import save_array
 from deeped_ray.storage.arrow import read_table
 from deeped_ray.storage.location import Location, link_or_copy
 from deeped_ray.types import Page
@@ -212,6 +213,11 @@ def merge_partition(place: int, partitions: Sequence[Partition], shuffle: Shuffl
     return {"rows": count}
 
 
+def seal_files(files: Sequence[Location]) -> Found:
+    """The checksums of files that are to be part of a knowledge base."""
+    return {"checksums": [seal(file) for file in files]}
+
+
 # -- pages -> what teaches the linker
 
 
@@ -348,6 +354,17 @@ def _reduce_mentions(target: Path, sets: Sequence[pa.Table], rule: MergeRule, un
     priors.write_anchors(Path(f"{target}.{ANCHORS}"), anchors, found)
     occurrences.write_sequences(target, found)
     return len(found)
+
+
+def join_table(item: tuple[str, Sequence[str]], folder: Location, num_entities: int) -> Found:
+    """One of the tables of `cooccurrence` from its pieces, and its sums by entity if the catalogue has them."""
+    table, names = item
+    with (folder / "pieces").fetched(f"{table}-*") as there, (folder / "joined").filling() as made:
+        pieces = [there / name for name in names]
+        cooccurrence.join(pieces, made / table)
+        if table in cooccurrence.TOTALS.values():
+            save_array(folder / f"totals-{table}.npy", cooccurrence.totals(pieces, table, num_entities))
+        return {"files": {file.name: seal(Location(file)) for file in sorted(made.iterdir())}}
 
 
 # -- pages -> where mentions stand, now that it is known what they are

@@ -28,6 +28,7 @@ from deeped_ray.corpus.pages import Links, Lot
 from deeped_ray.knowledge.csr import Csr, join_csr, write_csr
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import StringIndex, hash64, hashes_of, join_strings, write_hashed_strings
+from deeped_ray.storage.arrays import in_ranges, joining, read_array
 from deeped_ray.text import bare_title, capitalize_words, normalize_mention
 
 MergeRule = Literal["paper", "deep-ed"]
@@ -210,12 +211,12 @@ def join(pieces: Sequence[Path], folder: Path) -> None:
 
 def _join_folded(pieces: Sequence[Path], folder: Path) -> None:
     """The index of lower-cased mentions. Where several differ only in case, the most frequent stands for them."""
-    hashes = np.concatenate([np.load(f"{piece}.folded.npy") for piece in pieces])
-    totals = np.concatenate([np.load(f"{piece}.totals.npy") for piece in pieces])
-    order = np.lexsort((-totals, hashes))  # stable: of equals, the first row
-    firsts = order[_is_new(hashes[order])]
-    np.save(folder / "mentions.folded.npy", hashes[firsts])
-    np.save(folder / "mentions.folded_rows.npy", firsts.astype(np.int32))
+    firsts = np.cumsum([0, *(len(read_array(f"{piece}.folded.npy")) for piece in pieces)])
+    with joining(folder, "mentions.folded", "mentions.folded_rows") as add:
+        for piece, place, hashes, totals in in_ranges(pieces, "folded", "totals"):
+            order = np.lexsort((-totals, hashes))  # stable: of equals, the first row
+            chosen = order[_is_new(hashes[order])]
+            add(hashes[chosen], (firsts[piece] + place)[chosen].astype(np.int32))
 
 
 # -- looking up

@@ -7,14 +7,12 @@
     lead        owners of entities tell the owners of all titles that lead to them
     names       the index of titles, in pieces
 
-The owner of a title is the task that reads the merged rows it is among: some files `titles-*.parquet` of the part `pages`.
-The driver holds nothing per title. `titles` says what comes of all this.
+`owners` says who owns a title, and `titles` what comes of all this. The driver holds nothing per title.
 """
 
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,28 +21,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deeped_ray.corpus.shuffle import (
-    Partition,
-    Shuffle,
-    combined,
-    of_table,
-    read_batches,
-    read_merged,
-    spilled_by,
-    write_batches,
-)
+from deeped_ray.corpus.owners import Hashes, Ints, Owners, find_rows
+from deeped_ray.corpus.shuffle import Partition, Shuffle, combined, of_table, spilled_by
 from deeped_ray.corpus.titles import MAX_REDIRECTS
 from deeped_ray.knowledge.strings import hashes_of, join_strings, read_strings, write_hashed_strings, write_mapped
 from deeped_ray.storage.arrays import concatenate_arrays
-from deeped_ray.storage.arrow import open_parquet
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
 
 Found = dict[str, Any]
 Run = Callable[..., Any]
 """`tasks.run`, in the folder of this run."""
-Hashes = npt.NDArray[np.uint64]
-Ints = npt.NDArray[np.int64]
 ARTICLES, PAGELESS = "articles", "pageless"
 _ARRAYS = ("page_ids", "is_person", "hashes")
 _BYTES_PER_ROW = 500
@@ -66,75 +53,10 @@ class Taken(NamedTuple):
 
     def left(self, hashes: Hashes, num_links: Ints) -> Ints:
         """Links to titles with these hashes, which rise, that count."""
-        rows, is_there = _find(hashes, self.hashes)
+        rows, is_there = find_rows(hashes, self.hashes)
         left = num_links.copy()
         left[rows[is_there]] -= self.counts[is_there]
         return left
-
-
-@dataclass(frozen=True)
-class Owners:
-    """Who has the merged rows of which titles, in the order of their hashes, and how their tasks write to each other."""
-
-    folder: Location
-    files: tuple[tuple[Location, ...], ...]
-    """Of each owner."""
-    borders: tuple[int, ...]
-    """The lowest hash of each owner but the first."""
-
-    @classmethod
-    def of(cls, files: Sequence[Location], folder: Location, *, max_rows: int) -> "Owners":
-        """Small files that follow each other have one owner."""
-        owned, borders, held = [[files[0]]], list[int](), 0
-        for number, file in enumerate(files):
-            num_rows, first_hash = file.reading(_rows_and_first_hash)
-            if number and held + num_rows > max_rows and num_rows:
-                owned.append([])
-                borders.append(first_hash)
-                held = 0
-            if number:
-                owned[-1].append(file)
-            held += num_rows
-        return cls(folder, tuple(map(tuple, owned)), tuple(borders))
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def read(self, owner: int, *columns: str) -> pa.Table:
-        return read_merged(self.files[owner], columns=list(columns)).combine_chunks()
-
-    def send(self, kind: str, sender: int, rows: pa.Table) -> None:
-        """To the owners of the titles whose hashes are in the first column."""
-        write_batches(self._file(kind, sender), rows, self.borders)
-
-    def received(self, kind: str, owner: int, *, num_senders: int) -> pa.Table:
-        files = [self._file(kind, sender) for sender in range(num_senders)]
-        return pa.concat_tables([table for lot in read_batches(files, owner) for table in lot]).combine_chunks()
-
-    def keep(self, kind: str, owner: int, rows: pa.Table) -> None:
-        """For a later pass of the same owner."""
-        write_batches(self._file(kind, owner), rows, ())
-
-    def kept(self, kinds: Sequence[str], owner: int) -> pa.Table:
-        files = [self._file(kind, owner) for kind in kinds]
-        return pa.concat_tables([table for lot in read_batches(files, 0) for table in lot]).combine_chunks()
-
-    def _file(self, kind: str, number: int) -> Location:
-        return self.folder / f"{kind}-{number:04d}.arrow"
-
-
-def _rows_and_first_hash(source: Any) -> tuple[int, int]:
-    file = open_parquet(source)
-    num_rows = file.metadata.num_rows
-    return num_rows, int(file.read_row_group(0, columns=["hash"])["hash"][0].as_py()) if num_rows else 0
-
-
-def _find(hashes: Hashes, wanted: Hashes) -> tuple[Ints, npt.NDArray[np.bool_]]:
-    """Row of each wanted hash among those that rise, and whether it is there."""
-    if not len(hashes):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), bool)
-    rows = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
-    return rows, hashes[rows] == wanted
 
 
 # -- what tasks do
@@ -163,7 +85,7 @@ def follow(owner: int, owners: Owners, step: int) -> Found:
     """Note who asks for a title, or hand it on to where the title leads."""
     asks = owners.received(f"asks-{step - 1}", owner, num_senders=len(owners))
     hashes, redirects = (column.to_numpy() for column in owners.read(owner, "hash", "redirect").columns)
-    rows, is_there = _find(hashes, asks["target"].to_numpy())
+    rows, is_there = find_rows(hashes, asks["target"].to_numpy())
     asks, rows = asks.filter(pa.array(is_there)), rows[is_there]
     goes_on = redirects[rows] > 0 if len(rows) else np.zeros(0, bool)
     owners.keep(f"found-{step}", owner, asks.filter(pa.array(~goes_on)))
@@ -186,7 +108,7 @@ def find_entities(
     table = owners.read(owner, "hash", "title", "page_id", "redirect", "is_disambiguation", "is_person", "num_links")
     found = _found(owners, owner, steps)
     hashes = table["hash"].to_numpy()
-    rows, _ = _find(hashes, found["target"].to_numpy())
+    rows, _ = find_rows(hashes, found["target"].to_numpy())
     links = taken.left(hashes, table["num_links"].to_numpy())
     np.add.at(links, rows, found["links"].to_numpy())
     is_removed = np.isin(hashes, removed)
@@ -244,7 +166,7 @@ def lead(owner: int, owners: Owners, steps: int, starts: Ints) -> Found:
     hashes, places = (column.to_numpy() for column in numbers.columns)
     entities = starts[places >> _PLACES] + (places & (2**_PLACES - 1))
     found = _found(owners, owner, steps)
-    rows, is_entity = _find(hashes, found["target"].to_numpy())
+    rows, is_entity = find_rows(hashes, found["target"].to_numpy())
     led = np.concatenate([hashes, found["source"].to_numpy()[is_entity]])
     owners.send(
         "leads", owner, pa.table({"hash": led, "entity": np.concatenate([entities, entities[rows[is_entity]]])})
@@ -256,7 +178,7 @@ def write_names(owner: int, owners: Owners) -> Found:
     """One piece of the index of titles."""
     leads = owners.received("leads", owner, num_senders=len(owners)).sort_by("hash")
     table = owners.read(owner, "hash", "title")
-    rows, _ = _find(table["hash"].to_numpy(), leads["hash"].to_numpy())
+    rows, _ = find_rows(table["hash"].to_numpy(), leads["hash"].to_numpy())
     with (owners.folder / "names").filling() as folder:
         name = f"titles-{owner:04d}"
         write_hashed_strings(folder, name, leads["hash"].to_numpy(), table["title"].take(pa.array(rows)))

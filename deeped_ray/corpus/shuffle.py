@@ -65,6 +65,12 @@ class Plan(NamedTuple):
     partitions: list[Partition]
     combinings: list[Combining]
 
+    @property
+    def num_pieces(self) -> int:
+        """Batches that are read."""
+        combined = sum(len(each.files) for each in self.combinings)
+        return combined + sum(len(files) for partition in self.partitions for files in partition.files)
+
 
 class Slice(NamedTuple):
     """The rows of some keys, a table for each set."""

@@ -39,9 +39,14 @@ def link_vectors(graph: WordCounts, *, dimension: int = DIMENSION, seed: int = 0
     num_entities, num_pages = links.shape
     k = min(dimension, num_pages)
     rng = np.random.default_rng(seed)
-    axes = rng.standard_normal((num_pages, min(k + SPARE_DIMENSIONS, num_pages))).astype(np.float32)
+    axes = np.empty((num_pages, min(k + SPARE_DIMENSIONS, num_pages)), np.float32)
+    for start in range(0, num_pages, _BLOCK):
+        axes[start : start + _BLOCK] = rng.standard_normal(axes[start : start + _BLOCK].shape)
     for _ in range(ITERATIONS):
-        axes, _ = np.linalg.qr(sum((block.T @ (block @ axes) for block in _blocks(links)), np.zeros_like(axes)))
+        turned = np.zeros_like(axes)
+        for block in _blocks(links):
+            turned += block.T @ (block @ axes)
+        axes = orthonormal(turned)
     gram = sum((_gram(block @ axes) for block in _blocks(links)), np.zeros((axes.shape[1],) * 2))
     _, directions = np.linalg.eigh(gram)  # smallest first
     axes = (axes @ directions[:, ::-1][:, :k]).astype(np.float32)
@@ -72,6 +77,19 @@ def _weights(graph: WordCounts) -> Any:
 
 def _blocks(links: Any) -> Iterator[Any]:
     return (links[start : start + _BLOCK] for start in range(0, links.shape[0], _BLOCK))
+
+
+def orthonormal(columns: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
+    """An orthonormal basis of the columns, whose memory it may take."""
+    if len(columns) <= _BLOCK:
+        return np.linalg.qr(columns)[0]
+    # Householder's QR holds ten times the columns, and Cholesky's nothing beside them: Q = A inverse(R)
+    rows = [slice(start, start + _BLOCK) for start in range(0, len(columns), _BLOCK)]
+    gram = sum((_gram(columns[each]) for each in rows), np.zeros((columns.shape[1],) * 2))
+    inverse = np.linalg.inv(np.linalg.cholesky(gram).T)
+    for each in rows:
+        columns[each] = columns[each] @ inverse
+    return columns
 
 
 def _gram(x: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "k k"]:

@@ -19,6 +19,7 @@ from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import StringIndex, write_strings
 from deeped_ray.running.config import FLAG
 from deeped_ray.running.progress import Progress
+from deeped_ray.running.resume import NEW_RUN, ResumeConfig
 from deeped_ray.storage.compressed import READ_ERRORS, open_decompressed
 from deeped_ray.storage.location import Address, Location
 from deeped_ray.text import is_content_word
@@ -148,9 +149,10 @@ def _read_part(path: Location) -> Iterator[tuple[str, Vectors]]:
         yield words[row], vector
 
 
-def build_words(kb: KnowledgeBase, config: WordVectorConfig) -> dict[str, Any]:
+def build_words(kb: KnowledgeBase, config: WordVectorConfig, resume: ResumeConfig = NEW_RUN) -> dict[str, Any]:
     """Make the words part unless it is there already; returns its size."""
     from deeped_ray.embeddings.learned_words import learned_words  # imports scipy, which readers do not need
+    from deeped_ray.running import tasks
 
     recorded = asdict(config)
     if config.word_vectors:
@@ -158,13 +160,14 @@ def build_words(kb: KnowledgeBase, config: WordVectorConfig) -> dict[str, Any]:
         recorded["word_vectors"] = KnowledgeBase(path).open("words").id if _is_kb(path) else fingerprint(path)
     if not kb.is_current("words", config=recorded, parents=["pages", "corpus"]):
         with kb.write("words", config=recorded, parents=["pages", "corpus"]) as folder:
-            corpus = kb.open("corpus")
+            pages, corpus = kb.open("pages"), kb.open("corpus")
             vocabulary = StringIndex(corpus.path, "vocabulary")
-            ids, vectors = (
-                pretrained_words(vocabulary, config)
-                if config.word_vectors
-                else learned_words(kb.open("pages"), vocabulary, config)
-            )
+            if config.word_vectors:
+                ids, vectors = pretrained_words(vocabulary, config)
+            else:
+                work = resume.folder(kb, "words", [pages.id, corpus.id, recorded])
+                ids, vectors = learned_words(pages, corpus, config, work, functools.partial(tasks.run, work=work))
+                work.remove()
             write_words(folder, corpus, vocabulary, ids, vectors)
     num_words, dimension = kb.open("words").array("vectors").shape
     return {"words": num_words, "dimension": dimension}

@@ -19,6 +19,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -31,6 +32,7 @@ from deeped_ray.knowledge.parts import (
     ArtifactError,
     FormatError,
     Part,
+    Sealed,
     check_records,
     checksums_of,
     damage_of,
@@ -38,7 +40,7 @@ from deeped_ray.knowledge.parts import (
 )
 from deeped_ray.storage.cache import temporary_folder
 from deeped_ray.storage.lease import sole_writer
-from deeped_ray.storage.location import Address, Location
+from deeped_ray.storage.location import Address, Location, link_or_copy
 from deeped_ray.types import DeepEdError
 
 FORMAT = 5
@@ -46,6 +48,8 @@ VERSIONS = "versions"
 REMEMBERED = 20
 """Ids of earlier parts that a record keeps, at most: they tell an older part from one of another knowledge base."""
 _MANIFEST = "manifest.json"
+_COPIES = 16
+"""Made at once, by the storage."""
 
 
 class KnowledgeBase:
@@ -60,6 +64,7 @@ class KnowledgeBase:
         self.location = Location(unpacked(root)) if self.is_packed else self.origin
         self.home = _home_of(self.location)
         """Where the parts lie: of a version, the folder of the knowledge base that it is a version of."""
+        self._sealed: dict[str, Sealed] = {}
         self.settings: dict[str, Any] = {}
         """Of the stage that writes, by section: kept in the manifest beside what it makes."""
         path = self.location.path
@@ -176,13 +181,14 @@ class KnowledgeBase:
         part is refused rather than recorded as made from what it was not made from. There is one writer at a time.
         """
         self.require_writable()
+        self._sealed = {}
         parent_ids = {parent: self.open(parent).id for parent in parents}
         (self.home / "parts").make_folder()
         with sole_writer(self.home) as still_mine:
             self.remove_abandoned()
             with self._new_folder(name) as folder:
                 yield folder
-                files = checksums_of(folder)
+                files = checksums_of(folder) | {file: sealed.checksum for file, sealed in self._sealed.items()}
                 if not files:
                     raise ArtifactError(f"Nothing was written for the {name} part.")
                 part_id = id_of(name, files)
@@ -199,6 +205,13 @@ class KnowledgeBase:
                 }
                 still_mine()
                 self._commit(name, folder, record)
+
+    def include(self, files: Mapping[str, Sealed]) -> None:
+        """Files of the part that is being written, beside those in its folder: what tasks have left on the storage.
+
+        The storage copies them to their places. On object storage no byte of them passes through this process.
+        """
+        self._sealed |= files
 
     def keep(self, name: str, *, parents: Sequence[str], config: object = None) -> None:
         """Take a part for made from the parents as they are now, or with another config: it would come out the same.
@@ -261,9 +274,13 @@ class KnowledgeBase:
 
     def _put(self, folder: Path, part: Part) -> None:
         if part.location.path is None:
-            for file in part.record["files"]:
+            for file in part.record["files"].keys() - self._sealed.keys():
                 (part.location / file).upload(folder / file)
+            with ThreadPoolExecutor(_COPIES) as copies:
+                list(copies.map(lambda file: self._sealed[file].location.copy(part.location / file), self._sealed))
             return
+        for file, sealed in self._sealed.items():
+            link_or_copy(sealed.location, folder / file)
         folder.chmod(0o755)
         os.rename(folder, part.location.path)
         _sync_folder(part.location.path.parent)

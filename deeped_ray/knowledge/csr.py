@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.storage.arrays import concatenate_arrays
+from deeped_ray.storage.arrays import concatenate_arrays, read_array, writing_array
 
 
 def write_csr(prefix: Path, lengths: npt.NDArray[np.int64], **columns: npt.NDArray[Any]) -> None:
@@ -25,14 +25,14 @@ def write_csr(prefix: Path, lengths: npt.NDArray[np.int64], **columns: npt.NDArr
 
 def join_csr(pieces: Sequence[Path], target: Path, columns: Sequence[str]) -> None:
     """One piece at a time."""
-    offsets = [np.load(f"{piece}.offsets.npy", mmap_mode="r", allow_pickle=False) for piece in pieces]
-    num_rows = sum(len(each) - 1 for each in offsets)
-    joined = np.lib.format.open_memmap(f"{target}.offsets.npy", mode="w+", dtype=np.int64, shape=(num_rows + 1,))
-    row = 0
-    for each in offsets:
-        joined[row + 1 : row + len(each)] = each[1:] + joined[row]
-        row += len(each) - 1
-    joined.flush()
+    files = [Path(f"{piece}.offsets.npy") for piece in pieces]
+    num_rows, end = sum(len(read_array(file)) - 1 for file in files), 0
+    with writing_array(Path(f"{target}.offsets.npy"), np.int64, (num_rows + 1,)) as sink:
+        np.zeros(1, np.int64).tofile(sink)
+        for file in files:
+            offsets = read_array(file)
+            (offsets[1:] + end).tofile(sink)
+            end += int(offsets[-1])
     for name in columns:
         concatenate_arrays([Path(f"{piece}.{name}.npy") for piece in pieces], Path(f"{target}.{name}.npy"))
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -123,6 +123,13 @@ class Part:
             arriving.unlink(missing_ok=True)
 
 
+class Sealed(NamedTuple):
+    """A file that a task has left on the storage, to become one of a part: nobody changes it any more."""
+
+    location: Location
+    checksum: dict[str, Any]
+
+
 def share(name: str, folder: Path, work: Location, patterns: Sequence[str]) -> Part:
     """Files of a part being written, for tasks on other nodes: these fetch them as they do a finished part's."""
     if not folder.is_relative_to(cache_folder()):  # else no other node sees them
@@ -159,11 +166,15 @@ def _hash(source: Any) -> dict[str, Any]:
 
 def checksums_of(folder: Path) -> dict[str, dict[str, Any]]:
     """Of all files below a folder of this machine, which are safely on disk then."""
-    files = _files_below(folder)
-    for file in files:
-        with open(folder / file, "rb") as handle:
+    return {file: seal(Location(folder / file)) for file in _files_below(folder)}
+
+
+def seal(file: Location) -> dict[str, Any]:
+    """The checksum of a file that is safely on disk then."""
+    if file.path is not None:
+        with open(file.path, "rb") as handle:
             os.fsync(handle.fileno())
-    return {file: checksum_of(Location(folder / file)) for file in files}
+    return checksum_of(file)
 
 
 def _files_below(folder: Path) -> list[str]:

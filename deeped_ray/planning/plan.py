@@ -137,7 +137,8 @@ def _ingest(_: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) ->
         driver_s=known.seconds("ingest", "driver_s", sizes, cluster.speed),
         shared_s=total(*(known.seconds(*task, sizes, cluster.speed) for task in tasks)),
         start_s=_start("start", sizes, cluster, known),
-        driver_gib=known.at("ingest", "driver_gib", sizes),
+        # by arithmetic: what it holds beside its imports (docs/scale.md); 0.59 GiB at twice the sample
+        driver_gib=Estimate(0.4 + (40 * sizes["entities"] + 100 * sizes["vocabulary"]) / GIB, 1.3),
         worker_gib=total(known.at("ingest", "worker_gib", sizes), vocabulary_gib),
         disk_gb=total(*(known.gb("ingest", part, sizes) for part in ("pages_mb", "corpus_mb"))),
         work_gb=known.gb("ingest", "work_mb", sizes),
@@ -181,7 +182,8 @@ def _index(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) 
         name="index",
         cores=cluster.cores_per_node,
         shared_s=known.seconds("index", "core_s", sizes, cluster.speed),
-        driver_gib=known.at("index", "driver_gib", sizes),
+        # the vectors of links are made after the rest, and take 1,700 bytes for each page with links (docs/scale.md)
+        driver_gib=max(known.at("index", "driver_gib", sizes), Estimate(1700 * work.num_pages / GIB, 1.5)),
         disk_gb=known.gb("index", "part_mb", sizes).times(work.dimension / known.dimension),
         cache_gb=_embedding(work, cluster, sizes, known).disk_gb,
     )

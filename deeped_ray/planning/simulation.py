@@ -2,7 +2,7 @@
 
 A stage is one or more passes, one after the other. A task of a pass goes through
 
-    the driver     which starts one task at a time
+    the driver     which starts one task at a time, and has two for each core under way
     the storage    which all nodes share: bytes and requests of all tasks follow each other at its rates
     a core         for the task's processor time; some tasks take longer, and some nodes are slower
 
@@ -14,6 +14,7 @@ the work behind it costs nothing here either, and one that grows is the bottlene
 import heapq
 import math
 import random
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
@@ -143,6 +144,7 @@ def _simulate_pass(state: _State, work: Pass, free: list[int], slowness: Sequenc
     state.driver_free = state.storage_free = max(state.now, state.driver_free)
     waiting = list(range(len(work.task_s) - 1, -1, -1))
     running: dict[int, tuple[int, float, float]] = {}  # task -> node, when it began to compute, its time
+    ready = deque[tuple[int, float]]()  # tasks that the driver has started, and when they have what they read
     ended: dict[int, float] = {}  # task -> end of its last attempt, to tell events of lost attempts
     usable = [node for node in range(state.nodes) for _ in range(free[node])]
     draw.shuffle(usable)
@@ -151,19 +153,22 @@ def _simulate_pass(state: _State, work: Pass, free: list[int], slowness: Sequenc
     storage_each_s = work.task_bytes / (fleet.storage_gb_per_s * GB) + work.task_requests / fleet.requests_per_s
 
     def start() -> None:
-        while waiting and usable:
-            node = usable.pop()
-            if not free[node]:
-                continue
-            free[node] -= 1
-            task = waiting.pop()
+        # as `tasks.run`: two tasks for each core are under way, so that a core need not wait for the driver
+        while waiting and len(running) + len(ready) < 2 * state.nodes * state.cores_per_node:
             state.driver_free = max(state.driver_free, state.now) + fleet.dispatch_s
             state.driver_s += fleet.dispatch_s
             state.storage_free = max(state.storage_free, state.driver_free) + storage_each_s
             state.storage_s += storage_each_s
-            seconds = task_s[task] * slowness[node]
-            running[task] = (node, state.storage_free, seconds)
-            ended[task] = state.storage_free + seconds
+            ready.append((waiting.pop(), state.storage_free))
+        while ready and usable:
+            node = usable.pop()
+            if not free[node]:
+                continue
+            free[node] -= 1
+            task, there = ready.popleft()
+            began, seconds = max(there, state.now), task_s[task] * slowness[node]
+            running[task] = (node, began, seconds)
+            ended[task] = began + seconds
             state.at(ended[task], "done", node, task)
 
     start()

@@ -39,6 +39,8 @@ _FINAL = re.compile(
 )
 """In pyarrow's messages, what no second try will mend."""
 _BLOCK_BYTES = 8 * 2**20
+_COPIED_AT_ONCE = 5 * 2**30
+"""S3 copies no larger object in one request."""
 
 Address: TypeAlias = "str | os.PathLike[str] | Location"
 
@@ -230,13 +232,13 @@ class Location:
         return folder / self.name
 
     @contextlib.contextmanager
-    def fetched(self) -> Iterator[Path]:
-        """The folder itself, or a copy of it for as long as it is needed."""
+    def fetched(self, pattern: str = "*") -> Iterator[Path]:
+        """The folder itself, or a copy of its files that match, for as long as it is needed."""
         if self.path is not None:
             yield self.path
             return
         with temporary_folder() as folder:
-            for name in self.sizes():
+            for name in fnmatch.filter(self.sizes(), pattern):
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (self / name).fetch(folder / name)
             yield folder
@@ -281,6 +283,17 @@ class Location:
                 raise OSError(f"{found} of {expected} bytes arrived")
 
         self._try("write", copy)
+
+    def copy(self, target: "Location") -> None:
+        """To another place: the storage does it itself if both are on one and it can."""
+        file_system, path = _file_system(target.address)
+        if _file_system(self.address)[0].equals(file_system) and self.num_bytes() <= _COPIED_AT_ONCE:
+            with contextlib.suppress(NotImplementedError):
+                self._try("copy", lambda fs, own: fs.copy_file(own, path))
+                return
+        with temporary_folder() as folder:
+            self.fetch(folder / self.name)
+            target.upload(folder / self.name)
 
     def write_bytes(self, content: bytes) -> None:
         """A small file, safely on disk."""
@@ -327,7 +340,7 @@ class Location:
         while True:
             try:
                 return operation(*_file_system(self.address))
-            except FileNotFoundError:
+            except (FileNotFoundError, NotImplementedError):
                 raise
             except (OSError, pa.ArrowException) as error:
                 is_final = isinstance(error, PermissionError) or _FINAL.search(str(error)) is not None

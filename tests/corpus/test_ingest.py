@@ -184,12 +184,12 @@ def ingest_until(point: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_every_pass_is_skipped_that_a_killed_run_has_finished(
     kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcomes: dict[str, tasks.Outcome[Any]]
 ) -> None:
-    ingest_until("corpus.ingest.link_or_copy", tmp_path, monkeypatch)
+    ingest_until("knowledge.base.link_or_copy", tmp_path, monkeypatch)
     ingest_until("corpus.catalogue.write", tmp_path, monkeypatch)
     resumed = ingested(tmp_path, shard_mb=0.0001)
-    stages = ["entities", "reread", "reread own", "parse", "combine", "merge"]
+    stages = ["entities", "reread", "reread own", "parse", "combine", "merge", "seal"]
     stages += ["teach", "redirects", "follow 1", "find entities", "combine entities", "number", "lead", "index titles"]
-    stages += ["names", "count", "aliases", "sources", "reduce"]
+    stages += ["names", "count", "aliases", "sources", "reduce", "join"]
     stages += ["occurrences", "combine occurrences", "reduce occurrences"]
     assert list(outcomes) == stages
     assert all(outcome.num_skipped == len(outcome.results) for outcome in outcomes.values())
@@ -210,7 +210,7 @@ def test_a_pass_goes_on_with_the_tasks_that_are_missing(
 def test_receipts_count_only_while_the_mark_of_their_run_is_there(
     kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcomes: dict[str, tasks.Outcome[Any]]
 ) -> None:
-    ingest_until("corpus.ingest.link_or_copy", tmp_path, monkeypatch)
+    ingest_until("knowledge.base.link_or_copy", tmp_path, monkeypatch)
     for mark in (tmp_path / "kb" / "runs").rglob("attempt-*.json"):
         mark.unlink()
     again = ingested(tmp_path, shard_mb=0.0001)

@@ -58,19 +58,13 @@ def test_rows_come_in_the_order_of_keys_and_then_of_files(
     assert all(each.rows.num_rows <= max_rows or each.end == each.first + 1 for each in slices)
 
 
-def pieces_of(plan: Plan) -> int:
-    """Batches that are read."""
-    combined = sum(len(combining.files) for combining in plan.combinings)
-    return combined + sum(len(files) for partition in plan.partitions for files in partition.files)
-
-
 def test_pieces_grow_with_the_rows_and_not_with_their_square(tmp_path: Path) -> None:
     counts = {}
     for size in (28, 280):
         sizes = {f"t-{number:04d}": [1000] * MAX_RANGES for number in range(size)}
         plan = Shuffle(Location(tmp_path), 28_000).plan("t", sizes)
         assert len(plan.partitions) == MAX_RANGES * size // 28
-        counts[size] = pieces_of(plan)
+        counts[size] = plan.num_pieces
     assert counts[28] == 28 * MAX_RANGES
     assert counts[280] <= 12 * counts[28]
 

@@ -1,10 +1,18 @@
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pytest
 import scipy.sparse
 
+from deeped_ray.corpus.pages import page_shards, read_pages
+from deeped_ray.embeddings import learned_words
 from deeped_ray.embeddings.learned_words import count_cooccurrences, factorize, ppmi
-from deeped_ray.embeddings.words import Words, ranked_words
+from deeped_ray.embeddings.words import Words, WordVectorConfig, ranked_words
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.storage.location import Location
 from deeped_ray.types import Page
+from tests.conftest import run_here
 
 
 def test_cooccurrences_weigh_near_words_more() -> None:
@@ -12,10 +20,31 @@ def test_cooccurrences_weigh_near_words_more() -> None:
     np.testing.assert_allclose(counts.toarray(), [[0.0, 1.0, 0.5], [1.0, 0.0, 1.0], [0.5, 1.0, 0.0]])
 
 
-def test_ppmi_of_a_worked_example() -> None:
+@pytest.mark.parametrize("max_bytes", [2**27, 200_000])
+def test_counts_are_those_of_all_shards_one_after_the_other(
+    corpus_kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_bytes: int
+) -> None:
+    pages, corpus = corpus_kb.open("pages"), corpus_kb.open("corpus")
+    found: list[Any] = []
+    monkeypatch.setattr("deeped_ray.corpus.config.CorpusConfig.gathered_bytes", max_bytes)
+    monkeypatch.setattr(learned_words, "ppmi", lambda counts, *_, **__: found.append(counts.copy()))
+    monkeypatch.setattr(learned_words, "factorize", lambda *_, **__: np.zeros((1, 1), np.float32))
+    config = WordVectorConfig(ppmi_window=2)
+    ids, _ = learned_words.learned_words(pages, corpus, config, Location(tmp_path), run_here)
+    rows = learned_words._rows_of(corpus.path)
+    expected = sum(count_cooccurrences(read_pages(shard), rows, window=2) for shard in page_shards(pages))
+    assert (found[0] != expected).nnz == 0
+    assert len(ids) == len(rows) == found[0].shape[0]
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 100])
+def test_ppmi_of_a_worked_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int) -> None:
+    monkeypatch.setattr(learned_words, "_ROWS", rows_at_once)
     counts = scipy.sparse.csr_matrix(np.array([[0.0, 3.0], [3.0, 2.0]]))
     # p(0,1) = 3/8, p(0) = 3/8, p(1) = 5/8: log(3/8 / (3/8 * 5/8)) = log(8/5); p(1,1): log(2/8 / (5/8)^2) < 0
-    np.testing.assert_allclose(ppmi(counts, smoothing=1.0).toarray(), [[0, np.log(8 / 5)], [np.log(8 / 5), 0]])
+    np.testing.assert_allclose(
+        ppmi(counts, tmp_path, smoothing=1.0).toarray(), [[0, np.log(8 / 5)], [np.log(8 / 5), 0]]
+    )
 
 
 def test_factors_reproduce_a_matrix_of_low_rank() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from deeped_ray.corpus.cooccurrence import GRAPH, WordCounts
+from deeped_ray.embeddings import link_vectors as link_vectors_module
 from deeped_ray.embeddings.link_vectors import LinkVectors, _weights, link_vectors
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.csr import write_csr
@@ -47,6 +48,14 @@ def test_an_entity_without_links_has_no_vector_and_one_beyond_the_corpus_neither
     vectors = LinkVectors(corpus_kb.open("index")).halves.view(np.float16).astype(np.float32)
     linked = np.unique(WordCounts(corpus_kb.open("corpus"), GRAPH).words)
     assert np.linalg.norm(vectors[linked[:50]], axis=1) == pytest.approx(1, abs=0.01)
+
+
+def test_many_pages_have_the_vectors_that_few_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    graph = graph_of(tmp_path, {page: rng.choice(60, 9, replace=False).tolist() for page in range(50)}, entities=60)
+    expected = cosines(graph, dimension=5)
+    monkeypatch.setattr(link_vectors_module, "_BLOCK", 7)
+    assert cosines(graph, dimension=5) == pytest.approx(expected, abs=0.01)
 
 
 def test_a_wiki_without_links_has_vectors_of_no_length(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.corpus.config import CorpusConfig
 from deeped_ray.corpus.ingest import build_corpus
+from deeped_ray.embeddings import shards as shard_files
 from deeped_ray.embeddings import trainer
 from deeped_ray.embeddings.config import EmbeddingConfig, Methods, ReferenceConfig, ShardConfig, SubsetConfig
 from deeped_ray.embeddings.evidence import NOT_TRAINED, PAGE_AND_LINKS, EvidenceReader
@@ -90,10 +91,10 @@ def test_vectors_do_not_depend_on_shards(kb: KnowledgeBase, methods: Methods, cu
 def test_shards_are_cut_by_work(corpus_kb: KnowledgeBase) -> None:
     corpus, words = corpus_kb.open("corpus"), corpus_kb.open("words")
     sharding = ShardConfig(shard_words=5000)
-    shared = trainer.Shared(
+    shared = shard_files.Shared(
         corpus, words, np.zeros((1, 1), np.float32), np.ones(1), Methods(), sharding, None, False, None
     )
-    ranges = trainer._ranges(shared)
+    ranges = shard_files.ranges(shared)
     assert [start for start, _ in ranges[1:]] == [end for _, end in ranges[:-1]]
     assert (ranges[0][0], ranges[-1][1]) == (0, 226)
     work = EvidenceReader(corpus, Words(words)).work(0, 226)
@@ -109,7 +110,7 @@ def test_a_run_takes_up_finished_shards_and_redoes_damaged_ones(
     forget_vectors(kb)
     sharding, resume = ShardConfig(shard_words=8000), ResumeConfig(storage_path=str(tmp_path), run_name="run")
     with monkeypatch.context() as patch:
-        patch.setattr(trainer, "_join", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(trainer, "join", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):  # all shards are written, then the driver dies
             embed_entities(kb, sharding=sharding, resume=resume)
     shards = sorted((tmp_path / "run").glob("embed-*/*.npz"))
@@ -138,12 +139,12 @@ def test_a_run_takes_up_finished_shards_and_redoes_damaged_ones(
 
 def test_a_disk_that_is_full_is_said_in_one_line_and_leaves_no_half_shard(tmp_path: Path) -> None:
     nothing: Any = np.zeros(100_000)
-    result = trainer.ShardResult(nothing, nothing, nothing, nothing, nothing)
+    result = shard_files.ShardResult(nothing, nothing, nothing, nothing, nothing)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, limits[1]))  # files of this process cannot grow beyond
     try:
         with pytest.raises(DeepEdError, match=r"Cannot write .*shard\.npz: .*Finished shards are kept"):
-            trainer._write_shard(Location(tmp_path / "shard.npz"), result)
+            shard_files.write_shard(Location(tmp_path / "shard.npz"), result)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert list(tmp_path.iterdir()) == []

@@ -104,7 +104,7 @@ def test_more_memory_for_workers_makes_fewer_pieces() -> None:
 
 def test_a_head_that_is_too_small_is_named() -> None:
     plan = make_plan(ENWIKI, Cluster(nodes=8, memory_per_node_gib=4.0))
-    assert any(line.startswith("ingest: the driver needs") and "a node has 4" in line for line in plan.warnings)
+    assert any(line.startswith("index: the driver needs") and "a node has 4" in line for line in plan.warnings)
     assert any("may not fit" in line for line in plan.warnings)
 
 

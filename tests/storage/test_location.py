@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
-from deeped_ray.knowledge.parts import ArtifactError
+from deeped_ray.knowledge.parts import ArtifactError, Sealed, seal
 from deeped_ray.storage.location import Location, StorageError
 from deeped_ray.types import DeepEdError
 from tests.s3 import S3, prefix
@@ -113,6 +113,18 @@ def test_a_filled_folder_hands_over_its_files(folder: Location) -> None:
     assert folder.children() == ["a.npy"]
 
 
+@pytest.mark.parametrize("limit", [2**30, 0])
+def test_a_copy_is_made_by_the_storage_if_it_can(folder: Location, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.make_folder()
+    (folder / "a").write_bytes(b"content")
+    monkeypatch.setattr("deeped_ray.storage.location._COPIED_AT_ONCE", limit)
+    with monkeypatch.context() as patch:
+        if limit:
+            patch.setattr(Location, "fetch", None)
+        (folder / "a").copy(folder / "b")
+    assert (folder / "b").read_bytes() == b"content"
+
+
 def test_secrets_do_not_belong_into_addresses() -> None:
     for address in ("s3://key:secret@bucket/kb", "s3://bucket/kb?secret_key=x", "s3://bucket/kb?access_key=x"):
         with pytest.raises(DeepEdError, match="environment") as error:
@@ -203,6 +215,26 @@ def test_the_same_part_has_the_same_id_on_disk(kb: KnowledgeBase, tmp_path: Path
     write_part(kb)
     write_part(local)
     assert kb.open("pages").id == local.open("pages").id
+
+
+def test_a_sealed_file_becomes_part_without_passing_through_the_writer(
+    kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_part(kb)
+    folders = [Location(prefix("run")), Location(tmp_path / "run")]
+    ids = [kb.open("pages").id]
+    for work, home in zip(folders, (kb, KnowledgeBase(tmp_path / "kb", create=True)), strict=True):
+        work.make_folder()
+        with work.filling() as made:
+            np.save(made / "numbers.npy", np.full(10, 1))
+        with monkeypatch.context() as patch, home.write("pages", config={}, parents=()) as folder:
+            home.include({"numbers.npy": Sealed(work / "numbers.npy", seal(work / "numbers.npy"))})
+            (folder / "seeds").mkdir()
+            (folder / "seeds" / "x").write_text("x")
+            patch.setattr(Location, "fetch", None)
+        ids.append(home.open("pages").id)
+        assert home.verify() == {"pages": None}
+    assert ids == ids[:1] * 3
 
 
 def test_a_part_whose_storage_fails_for_good_leaves_the_old_one(kb: KnowledgeBase, s3: S3, impatient: None) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -105,7 +104,11 @@ def test_stages_run_by_job_submit(head: LocalRay, mini_kb: KnowledgeBase, tmp_pa
     to_link = ("--kb", str(mini_kb), "--input", str(documents), "--output", str(tmp_path / "out"))
     with ThreadPoolExecutor() as pool:  # they mostly wait
         linked = pool.submit(demo.submit, head, "link_corpus", *to_link)
-        by_uv = ("uv", "run", "--no-project", "--python", sys.executable) if shutil.which("uv") else ("python",)
+        by_uv = (
+            ("uv", "run", "--no-project", "--python", sys.executable)
+            if Path(executable("uv")).exists()
+            else ("python",)
+        )
         nowhere = pool.submit(submit_with_own_environment, head, *by_uv, "jobs/build_index.py", "--kb", "/nowhere")
     assert (linked.result()["documents"], linked.result()["mentions"]) == (1, 3)
     assert nowhere.result().returncode != 0

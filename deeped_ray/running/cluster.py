@@ -5,6 +5,7 @@ import functools
 import logging
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -13,6 +14,7 @@ from ray._private.ray_logging import stderr_deduplicator, stdout_deduplicator
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from deeped_ray.running import logs, metrics
+from deeped_ray.running.local_ray import descendants
 from deeped_ray.running.logs import Labels
 from deeped_ray.running.metrics import METRICS, PREFIX, SECONDS
 
@@ -31,6 +33,7 @@ def ensure_ray() -> None:
         os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
         if not sys.stderr.isatty():  # or the names of workers come in colour, in a job's log too
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
+        before = descendants(os.getpid())
         try:
             _start_ray()
         except Exception as error:
@@ -38,6 +41,9 @@ def ensure_ray() -> None:
                 raise
             logger.warning("Ray has not started within 30 s, as on a very busy machine: starting it once more")
             ray.shutdown()
+            for pid in {*descendants(os.getpid())} - {*before}:  # Ray leaves what it has started
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             _start_ray()
         logs.start(logs.labels())  # Ray has put a handler of its own beside ours
     metrics.send_to(_send)

@@ -41,7 +41,7 @@ def ensure_ray() -> None:
                 raise
             logger.warning("Ray has not started within 30 s, as on a very busy machine: starting it once more")
             ray.shutdown()
-            for pid in {*descendants(os.getpid())} - {*before}:  # Ray leaves what it has started
+            for pid in descendants(os.getpid()) - before:  # Ray leaves what it has started
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             _start_ray()

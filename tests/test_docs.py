@@ -30,15 +30,17 @@ BY_COMMAND: dict[str, list[type[Any]]] = {
     "relatedness": [RelatednessConfig],
     "plan": [Workload, Cluster, Fleet],
 }
-FOREIGN = {  # flags of ray, pip and argparse; --NME-- is a mark in AIDA's files
+FOREIGN = {  # flags of ray, pip, uv and argparse; --NME-- is a mark in AIDA's files
     "--NME--",
     "--entrypoint-memory",
     "--entrypoint-num-cpus",
+    "--extra",
     "--follow",
     "--generate",
     "--help",
     "--metrics-export-port",
     "--no-wait",
+    "--python",
     "--require-hashes",
     "--runtime-env-json",
     "--working-dir",

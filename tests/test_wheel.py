@@ -141,8 +141,8 @@ def installed(folder: Path, site: Path, metadata: Distribution, extra: str) -> P
     return folder / "bin" / "python"
 
 
-def run(python: Path, code: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+def run(python: Path, code: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | more
     command = [str(python), "-B", "-c", code]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
@@ -208,13 +208,26 @@ def test_all_has_every_extra_of_users(metadata: Distribution) -> None:
     assert requirements("all", metadata) == wanted
 
 
+SMOKE = """
+import ast, pathlib, sys
+sys.path.insert(0, {folder!r})
+{client}
+import deeped_ray.cli
+for path in pathlib.Path(deeped_ray.__file__).parent.rglob("*.py"):
+    ast.parse(path.read_text(), path)
+print(sys.version)
+"""
+
+
 @pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
 def test_a_client_runs_on_every_python(site: Path, metadata: Distribution, tmp_path: Path, version: str) -> None:
-    """Of the versions that this machine has. What the client needs is Python alone, so ours do for all."""
+    """And reads all our files, on the versions that this machine has. A client needs Python alone, so ours does for all."""
     python = shutil.which(f"python{version}")
-    if python is None or run(Path(python), "").returncode:  # the name may be there for nothing, as with pyenv
+    chosen = {"PYENV_VERSION": version}  # without it, the pythons of pyenv are names that nothing answers to
+    if python is None or run(Path(python), "", **chosen).returncode:
         pytest.skip(f"no python{version} here")
     packages = installed(tmp_path / "ours", site, metadata, "client").parent.parent
     (folder,) = packages.glob("lib/python*/site-packages")
-    code = f"import sys; sys.path.insert(0, {str(folder)!r}); {CLIENT}; import deeped_ray.cli"
-    assert run(Path(python), code).returncode == 0, run(Path(python), code).stderr[-2000:]
+    done = run(Path(python), SMOKE.format(folder=str(folder), client=CLIENT), **chosen)
+    assert done.stdout.startswith("Client('http://127.0.0.1:1')"), done.stderr[-2000:]
+    assert f"\n{version}." in done.stdout

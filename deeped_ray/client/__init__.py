@@ -4,7 +4,8 @@
         for mention in client.link("Montreal met Toronto in the Stanley Cup."):
             print(mention.surface, mention.entity.title, mention.probability)
 
-`AsyncClient` has the same calls to await. Of other packages only httpx is needed.
+`AsyncClient` has the same calls to await. Both are written out, so that editors and type checkers know them; what a call
+does, its steps, is there once. Of other packages only httpx is needed.
 """
 
 import asyncio

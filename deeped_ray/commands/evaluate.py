@@ -5,7 +5,6 @@ from pathlib import Path
 
 from deeped_ray.commands.options import Answer, add_kb, config_of
 from deeped_ray.evaluation.datasets import read_dataset
-from deeped_ray.evaluation.elevant import write_elevant
 from deeped_ray.evaluation.report import EvaluationConfig, evaluate, write_json
 from deeped_ray.evaluation.tables import report_text
 from deeped_ray.knowledge.base import KnowledgeBase
@@ -32,6 +31,8 @@ def run(args: argparse.Namespace) -> Answer:
     if args.json:
         write_json(reports, args.json)
     if args.elevant:
+        from deeped_ray.evaluation.elevant import write_elevant
+
         linker = Linker.open(kb, config.models[0], lists=config.candidates)
         write_elevant(args.elevant, linker, read_dataset(config.datasets[0], kb=kb))
     return None, report_text(reports)

@@ -11,7 +11,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     from deeped_ray.linking.opened import open as open_kb
-    from deeped_ray.serving.mcp import run_stdio  # imports FastAPI
+    from deeped_ray.serving.doors.mcp import run_stdio  # imports FastAPI
 
     kb = open_kb(args.kb)
     kb.linker()  # what is missing is told now, not with the first question

@@ -28,7 +28,7 @@ def _alone(kb: KnowledgeBase, surface: str) -> Answer:
     name = lookup.mention(surface)
     if name.candidates:
         rows = [(sense.title, sense.prior, sense.count) for sense in name.candidates]
-        found = f"{name.mention!r} ({name.rule}), {len(rows)} candidates"
+        found = f"{name.mention!r} ({name.rule}), {len(rows)} candidate{'s' if len(rows) > 1 else ''}"
         return asdict(name), f"{found}\n\n{entity_table(['entity', 'p(e|m)', 'count'], rows, name.candidates)}"
     unknown = f"{surface!r} is no mention in this knowledge base: it is never a link or a title."
     alike = lookup.resembling(surface, count=10) if "index" in kb else []

@@ -108,14 +108,16 @@ def _summary_of(done: Sequence[Outcome[Found]], inputs: Inputs, *, strict: bool)
             f"{len(damage)} stretches of the dump are damaged, the first in {damage[0]}."
             " Fetch it again, or run without `strict`."
         )
+    others, untitled = total["skipped_other_namespaces"], total["skipped_pages_without_title"]
+    ids = ", ".join(str(page_id) for each in done for found in each.results for page_id in found.get("untitled", ()))
     if not total["pages"]:
         names = ", ".join(file.name for file in [*inputs.dumps, *inputs.entities])
-        raise DumpError(f"{names} contains no pages.{f' {damage[0]}' if damage else ''}")
-    if total["skipped_pages_without_title"]:
-        ids = ", ".join(
-            str(page_id) for each in done for found in each.results for page_id in found.get("untitled", ())
-        )
-        logger.warning("skipped %d pages without a title: %s", total["skipped_pages_without_title"], ids)
+        why = [f"{others:,} of other namespaces"] if others else []
+        why += [f"{untitled:,} without a title ({ids})"] if untitled else []
+        left_out = f" Left out: {', '.join(why)}." if why else ""
+        raise DumpError(f"{names} contains no articles.{left_out}{f' {damage[0]}' if damage else ''}")
+    if untitled:
+        logger.warning("skipped %d pages without a title: %s", untitled, ids)
     if total["shortened_entities"]:
         logger.warning(
             "%d entities have more than %d aliases or examples, or a longer description: the rest is left out",

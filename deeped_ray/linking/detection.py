@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from deeped_ray.linking.span_columns import Columns
 
 Span = tuple[int, int]
+Heard = list[tuple[int, Any]]
+"""Pieces of a text: where each begins, and its `Units`."""
 Floats = npt.NDArray[np.float32]
 PIECE_CHARACTERS = 10_000
 """Read at once: some ten milliseconds of work."""
@@ -107,13 +109,23 @@ class Detector:
         self.config = config
         self._columns, self._weights = columns, weights
 
-    def spans(self, text: str, pause: Pause = no_pause, *, mentions: Mentions | None = None) -> list[Span]:
-        """Start and end of every mention, in order. Mentions do not overlap."""
+    def spans(
+        self,
+        text: str,
+        pause: Pause = no_pause,
+        *,
+        mentions: Mentions | None = None,
+        heard: Heard | None = None,
+    ) -> list[Span]:
+        """Start and end of every mention, in order. Mentions do not overlap.
+
+        What was read of the text is added to `heard`, for who looks for more in it.
+        """
         weights = self._weights[mentions or self.config.mentions]
         set_by_user = self.config.mention_threshold
         threshold = float(weights.threshold[0]) if set_by_user is None else logit(set_by_user)
         found = []
-        for start, places, columns in scored_pieces(text, self._columns, pause):
+        for start, places, columns in scored_pieces(text, self._columns, pause, heard):
             pause()
             scores = weights.scores(columns) - threshold
             pause()
@@ -127,13 +139,17 @@ def logit(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
-def scored_pieces(text: str, columns: "Columns", pause: Pause = no_pause) -> Iterator[tuple[int, Ints, Floats]]:
+def scored_pieces(
+    text: str, columns: "Columns", pause: Pause = no_pause, heard: Heard | None = None
+) -> Iterator[tuple[int, Ints, Floats]]:
     """Of every piece of a text: where it starts, and the places and columns of its spans."""
     from deeped_ray.linking.span_columns import tell
 
     read = []
     for start, end in pieces(text):
         piece = columns.finder.read(text[start:end])
+        if heard is not None:
+            heard.append((start, piece.units))
         if len(piece.found.first):
             read.append((start, piece))
         pause()
@@ -182,8 +198,19 @@ class SpacyDetector:
         self.config = config
         self._pipeline = _load_pipeline(config.spacy_model)
 
-    def spans(self, text: str, _: Pause = no_pause, *, mentions: Mentions | None = None) -> list[Span]:  # noqa: ARG002
+    def spans(
+        self,
+        text: str,
+        _: Pause = no_pause,
+        *,
+        mentions: Mentions | None = None,  # noqa: ARG002
+        heard: Heard | None = None,
+    ) -> list[Span]:
         """What the pipeline finds, whatever `mentions` asks for."""
+        if heard is not None:
+            from deeped_ray.linking.units import read_units
+
+            heard.append((0, read_units(text)))
         return [
             (entity.start_char, entity.end_char)
             for entity in self._pipeline(text).ents

@@ -6,10 +6,14 @@ How mentions are usually told from other words, by how often they are links, say
 import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from deeped_ray.corpus.own_entities import is_telling
 from deeped_ray.corpus.teaching import is_whole
-from deeped_ray.linking.detection import Detector, SpacyDetector, Span
+from deeped_ray.corpus.vocabulary import Vocabulary
+from deeped_ray.linking.detection import Detector, Heard, SpacyDetector, Span
 from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.text import UNSPACED, words_of
 from deeped_ray.types import Mentions
@@ -33,14 +37,24 @@ class NamesDetector(Detector):
                 self._names.setdefault(_first_word(name), []).append(name)
         for own in self._names.values():
             own.sort(key=lambda name: (-len(name), name))
+        self._first_words = [*self._names]
+        self._vocabulary = Vocabulary.of(self._first_words)
 
-    def spans(self, text: str, pause: Pause = no_pause, *, mentions: Mentions | None = None) -> list[Span]:
-        found = self._base.spans(text, pause, mentions=mentions)
-        added = list(self._added(text))
+    def spans(
+        self,
+        text: str,
+        pause: Pause = no_pause,
+        *,
+        mentions: Mentions | None = None,
+        heard: Heard | None = None,
+    ) -> list[Span]:
+        heard = [] if heard is None else heard
+        found = self._base.spans(text, pause, mentions=mentions, heard=heard)
+        added = list(self._added(text, heard))
         return _without_overlap([*found, *added]) if added else found
 
-    def _added(self, text: str) -> Iterator[Span]:
-        for word in self._names.keys() & {*words_of(text)}:
+    def _added(self, text: str, heard: Heard) -> Iterator[Span]:
+        for word in {self._first_words[row] for _, units in heard for row in self._rows_of(units)}:
             start = text.find(word)
             while start >= 0:
                 end = next((start + len(name) for name in self._names[word] if _stands(text, start, name)), None)
@@ -52,6 +66,15 @@ class NamesDetector(Detector):
             while start >= 0:
                 yield start, start + len(name)
                 start = text.find(name, start + len(name))
+
+    def _rows_of(self, units: Any) -> list[int]:
+        """First words that are there. Most texts have none of many: the detector's hashes tell that in a moment."""
+        from deeped_ray.linking.hash_kernels import rows_of_hashes  # imports numba, which look-ups do not need
+
+        rows = np.empty(len(units.own), np.int64)
+        rows_of_hashes(units.own, *self._vocabulary, rows)
+        found: list[int] = rows[rows >= 0].tolist()
+        return found
 
 
 @functools.lru_cache(maxsize=2**18)  # every change makes a new detector of nearly the same names

@@ -5,6 +5,7 @@ import functools
 import logging
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -13,9 +14,11 @@ from ray._private.ray_logging import stderr_deduplicator, stdout_deduplicator
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from deeped_ray.running import logs, metrics
+from deeped_ray.running.local_ray import descendants
 from deeped_ray.running.logs import Labels
 from deeped_ray.running.metrics import METRICS, PREFIX, SECONDS
 
+logger = logging.getLogger(__name__)
 # What Ray says about itself in every run and nobody can act on. It stays in Ray's log files.
 _NOISE = re.compile(
     r"Failed to query Ray Train Controller|Reporting training result|Checkpoint successfully|Setting up process group"
@@ -30,20 +33,35 @@ def ensure_ray() -> None:
         os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
         if not sys.stderr.isatty():  # or the names of workers come in colour, in a job's log too
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
-        # without an address Ray would also join any cluster it finds on this host
-        ray.init(
-            address=os.environ.get("RAY_ADDRESS") or "local",
-            include_dashboard=False,
-            logging_level=logging.WARNING,
-            # Ray would put a prefix before the lines of workers, and they would not be JSON any more
-            logging_config=ray.LoggingConfig(encoding="JSON", log_level="WARNING") if logs.is_json() else None,
-        )
+        before = descendants(os.getpid())
+        try:
+            _start_ray()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+            logger.warning("Ray has not started within 30 s, as on a very busy machine: starting it once more")
+            ray.shutdown()
+            for pid in descendants(os.getpid()) - before:  # Ray leaves what it has started
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            _start_ray()
         logs.start(logs.labels())  # Ray has put a handler of its own beside ours
     metrics.send_to(_send)
     for lines in (stdout_deduplicator, stderr_deduplicator):
         lines.skip_re = _NOISE
     if logs.is_json():
         _log_as_json()
+
+
+def _start_ray() -> None:
+    ray.init(
+        # without an address Ray would also join any cluster it finds on this host
+        address=os.environ.get("RAY_ADDRESS") or "local",
+        include_dashboard=False,
+        logging_level=logging.WARNING,
+        # Ray would put a prefix before the lines of workers, and they would not be JSON any more
+        logging_config=ray.LoggingConfig(encoding="JSON", log_level="WARNING") if logs.is_json() else None,
+    )
 
 
 @contextlib.contextmanager

@@ -22,13 +22,11 @@ from starlette.middleware import Middleware
 from deeped_ray import __version__
 from deeped_ray.serving import metrics
 from deeped_ray.serving.changes import add_changes
+from deeped_ray.serving.doors import add_doors
 from deeped_ray.serving.errors import ERRORS, MISSING, add_errors
-from deeped_ray.serving.feedback import add_feedback
 from deeped_ray.serving.guard import Guard
 from deeped_ray.serving.link import link_work
-from deeped_ray.serving.mcp import add_mcp
 from deeped_ray.serving.nif import Identifier, nif_work
-from deeped_ray.serving.reconcile import add_reconcile
 from deeped_ray.serving.rel import RelMention, RelRequest, rel_work
 from deeped_ray.serving.schemas import (
     MAX_BODY_BYTES,
@@ -98,9 +96,7 @@ def create_api(service: LinkingService, *, token: str | None = None, writers_tok
     add_errors(api)
     _add_linking(api, service)
     add_changes(api, service)
-    add_feedback(api, service, accepted=writers_token is not None)
-    add_mcp(api, service)
-    add_reconcile(api, service)
+    add_doors(api, service, has_writers=writers_token is not None)
     _add_lookups(api, service)
     _add_checks(api, service)
     _add_page(api)

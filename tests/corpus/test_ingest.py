@@ -235,9 +235,12 @@ def test_a_second_run_keeps_what_is_there(kb: KnowledgeBase) -> None:
 
 
 def test_a_broken_dump_leaves_nothing_behind(local_ray_session: None, tmp_path: Path) -> None:
-    (tmp_path / "dump.xml").write_text("<mediawiki><page><title>A</title>")
+    text = "<revision><text>Words.</text></revision></page>"
+    others = f"<page><title>Help:A</title><ns>12</ns><id>1</id>{text}<page><ns>0</ns><id>13</id>{text}"
+    (tmp_path / "dump.xml").write_text(f"<mediawiki>{others}<page><title>A</title>")
     kb = KnowledgeBase(tmp_path / "kb", create=True)
-    with pytest.raises(DeepEdError, match=r"contains no pages\. .* a page without an end"):
+    lost = r"no articles\. Left out: 1 of other namespaces, 1 without a title \(13\)\. .* a page without an end"
+    with pytest.raises(DeepEdError, match=lost):
         build_corpus(kb, CorpusConfig(dump=(str(tmp_path / "dump.xml"),)))
     assert kb.manifest()["parts"] == {}
     assert list((kb.root / "parts").iterdir()) == []

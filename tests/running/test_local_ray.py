@@ -104,7 +104,12 @@ def test_stages_run_by_job_submit(head: LocalRay, mini_kb: KnowledgeBase, tmp_pa
     to_link = ("--kb", str(mini_kb), "--input", str(documents), "--output", str(tmp_path / "out"))
     with ThreadPoolExecutor() as pool:  # they mostly wait
         linked = pool.submit(demo.submit, head, "link_corpus", *to_link)
-        nowhere = pool.submit(submit_with_own_environment, head, "python", "jobs/build_index.py", "--kb", "/nowhere")
+        by_uv = (
+            ("uv", "run", "--no-project", "--python", sys.executable)
+            if Path(executable("uv")).exists()
+            else ("python",)
+        )
+        nowhere = pool.submit(submit_with_own_environment, head, *by_uv, "jobs/build_index.py", "--kb", "/nowhere")
     assert (linked.result()["documents"], linked.result()["mentions"]) == (1, 3)
     assert nowhere.result().returncode != 0
     assert "No knowledge base at /nowhere" in nowhere.result().stdout

@@ -12,11 +12,12 @@ import deeped_ray
 from tests.serving.conftest import Served
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = ("client", "spacy", "notebooks")
+PAGES = ("python", "client", "spacy", "notebooks")
 SNIPPETS = [
     (page, code)
     for page in PAGES
     for code in re.findall(r"^```python\n(.*?)^```", (ROOT / "docs" / f"{page}.md").read_text(), re.S | re.M)
+    if "import" in code.split("\n")[0] and "ray.data" not in code  # whole ones; tests/test_examples.py has Ray Data
 ]
 CELLS = [
     "".join(cell["source"])

@@ -14,9 +14,9 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.config import ModelConfig
 from deeped_ray.linking.linker import Linker
-from deeped_ray.serving import feedback
 from deeped_ray.serving.api import create_api
 from deeped_ray.serving.config import AppArgs
+from deeped_ray.serving.doors import feedback
 from deeped_ray.serving.service import LinkingService
 from deeped_ray.storage.location import Location
 from deeped_ray.training.config import TrainingConfig, WorkerConfig

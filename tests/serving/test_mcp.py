@@ -22,7 +22,7 @@ from mcp_types import CallToolResult, TextContent
 from deeped_ray.cli import main
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.serving.api import create_api
-from deeped_ray.serving.mcp import MAX_MESSAGE_BYTES
+from deeped_ray.serving.doors.mcp import MAX_MESSAGE_BYTES
 from deeped_ray.serving.service import LinkingService
 from tests.serving.conftest import InProcess
 
@@ -207,6 +207,8 @@ def test_nothing_waits_for_news_on_a_connection(client: httpx.Client) -> None:
 
 
 def test_the_package_is_imported_with_the_first_message() -> None:
-    for path in (ROOT / "deeped_ray" / "serving").glob("*.py"):
+    for path in (ROOT / "deeped_ray" / "serving").rglob("*.py"):
         at_once = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
-        assert not [name for name in map(ast.unparse, at_once) if " mcp" in name.replace("deeped_ray.serving.mcp", "")]
+        assert not [
+            name for name in map(ast.unparse, at_once) if " mcp" in name.replace("deeped_ray.serving.doors.mcp", "")
+        ]

@@ -4,12 +4,16 @@ import socket
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdflib import RDF, XSD, Graph, Literal, Namespace, URIRef
 
+from deeped_ray.evaluation.datasets import read_dataset
+from deeped_ray.evaluation.report import evaluate_linker
 from deeped_ray.serving.nif import NIF, NifDocument, NifError, read_nif, write_nif
+from deeped_ray.serving.service import LinkingService
 from deeped_ray.types import Candidate, Prediction
 
 ITSRDF = Namespace("http://www.w3.org/2005/11/its/rdf#")
@@ -289,3 +293,30 @@ def test_any_text_and_spans_come_back(text: str, rng: random.Random) -> None:
     assert document.spans == (spans or None)
     again = read_nif(b"".join(write_nif(document, [[predicted(text, *span, None) for span in spans]])))
     assert (again.text, again.phrases) == (document.text, document.phrases)
+
+
+# -- experiments of GERBIL: documents are sent one by one, and answers compared with the gold standard
+
+
+def annotations(client: httpx.Client, turtle: str) -> set[tuple[int, int, str]]:
+    """Start, end and entity of what is answered."""
+    reply = client.post("/nif", content=turtle.encode(), headers={"Content-Type": "text/turtle"})
+    answer = Graph().parse(data=reply.content, format="turtle")
+    return {(start, end, str(answer.value(URIRef(node), ITSRDF.taIdentRef))) for node, start, end in places(answer)}
+
+
+def test_d2kb_counts_as_our_own_scores_do(client: httpx.Client, service: LinkingService) -> None:
+    """GERBIL's micro recall: an annotation is right if its place and its entity are the gold standard's."""
+    documents, right = read_dataset("mini:dev"), 0
+    for document in documents:
+        gold = {(each.start, each.end, service.lookup.entity(each.gold or "").url) for each in document.mentions}
+        right += len(gold & annotations(client, request(document.text, *((start, end) for start, end, _ in gold))))
+    expected = evaluate_linker(service.linker, documents, dataset="mini:dev", model="global").result
+    assert right / expected.mentions == pytest.approx(expected.scores.accuracy)
+
+
+def test_a2kb_finds_the_same_mentions_as_link(client: httpx.Client) -> None:
+    text = "Montreal met Toronto in the Stanley Cup."
+    mentions = client.post("/link", json={"text": text}).json()["mentions"]
+    linked = {(each["start"], each["end"], each["entity"]["url"]) for each in mentions}
+    assert annotations(client, request(text)) == linked != set()

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from deeped_ray.serving.api import create_api
-from deeped_ray.serving.reconcile_rows import RowQuery, row_text
+from deeped_ray.serving.doors.reconcile.rows import RowQuery, row_text
 from deeped_ray.serving.service import LinkingService
 from tests.serving.conftest import InProcess
 

@@ -17,8 +17,8 @@ from starlette.types import Message, Receive, Scope, Send
 from deeped_ray import __version__
 from deeped_ray.linking.lookup import Lookup
 from deeped_ray.linking.opened import KnowledgeBase
+from deeped_ray.serving.doors.mcp.tools import MAX_CHARACTERS, TOOLS, ToolError, call
 from deeped_ray.serving.link import mention_bytes
-from deeped_ray.serving.mcp_tools import MAX_CHARACTERS, TOOLS, ToolError, call
 from deeped_ray.serving.schemas import LinkRequest
 from deeped_ray.serving.turns import TooLargeError
 from deeped_ray.serving.work import Work
@@ -143,7 +143,7 @@ def run_stdio(kb: KnowledgeBase) -> None:
 # -- over HTTP
 
 
-def add_mcp(api: FastAPI, service: "LinkingService") -> None:
+def add_routes(api: FastAPI, service: "LinkingService", **_: Any) -> None:
     server = functools.cache(lambda: server_of(Served(service)))
 
     @api.post(

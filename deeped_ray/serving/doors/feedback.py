@@ -62,7 +62,7 @@ class FeedbackState(BaseModel):
     accepted: bool = Field(description="whether this server takes corrections, from those who have the writers' token")
 
 
-def add_feedback(api: FastAPI, service: "LinkingService", *, accepted: bool) -> None:
+def add_routes(api: FastAPI, service: "LinkingService", *, has_writers: bool) -> None:
     body = {"application/json": {"schema": {"example": _EXAMPLE}}}
 
     @api.post("/feedback", responses=_RIGHTS, openapi_extra={"requestBody": {"content": body}}, tags=["corrections"])
@@ -83,7 +83,7 @@ def add_feedback(api: FastAPI, service: "LinkingService", *, accepted: bool) -> 
     @api.get("/feedback", tags=["corrections"])
     def feedback() -> FeedbackState:
         """Whether corrections are taken here."""
-        return FeedbackState(accepted=accepted)
+        return FeedbackState(accepted=has_writers)
 
 
 def checked(given: Corrected, lookup: Lookup) -> dict[str, Any]:

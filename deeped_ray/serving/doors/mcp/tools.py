@@ -15,7 +15,7 @@ from deeped_ray.serving.turns import DeadlineError
 from deeped_ray.types import Candidate, DeepEdError, Entity
 
 if TYPE_CHECKING:
-    from deeped_ray.serving.mcp import Knows
+    from deeped_ray.serving.doors.mcp import Knows
 
 MAX_CHARACTERS = 20_000
 MAX_LISTED = 100

@@ -1,4 +1,4 @@
-"""The Reconciliation Service API 0.2, for OpenRefine: which entity each row of a table means. See `reconcile_rows`."""
+"""The Reconciliation Service API 0.2, for OpenRefine: which entity each row of a table means. See `rows`."""
 
 import re
 from functools import partial
@@ -10,8 +10,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from deeped_ray import __version__
-from deeped_ray.serving.link import mention_bytes
-from deeped_ray.serving.reconcile_rows import (
+from deeped_ray.serving.doors.reconcile.rows import (
     ENTITY,
     MOST,
     PERSON,
@@ -24,6 +23,7 @@ from deeped_ray.serving.reconcile_rows import (
     suggested,
     write_rows,
 )
+from deeped_ray.serving.link import mention_bytes
 from deeped_ray.serving.schemas import Title, parse
 from deeped_ray.serving.turns import TooLargeError
 from deeped_ray.serving.work import Work
@@ -42,7 +42,7 @@ _HEADERS = {"Access-Control-Allow-Origin": "*"}
 """The API demands it: its clients are pages of other servers. Nothing here writes, and tokens are not in cookies."""
 
 
-def add_reconcile(api: FastAPI, service: "LinkingService") -> None:
+def add_routes(api: FastAPI, service: "LinkingService", **_: Any) -> None:
     async def answer(fields: dict[str, str], request: Request) -> Response:
         if queries := fields.get("queries"):
             data = await _reconcile(service, queries)

@@ -42,7 +42,7 @@ def main() -> None:
     write_json(args, results=[{"dataset": report.dataset, **report.certainty} for report in reports])
 
 
-def threshold_rows(reports: list[Report]) -> list[list[object]]:
+def threshold_rows(reports: list[Report]) -> list[list[str]]:
     """What a threshold brings, and which one a precision takes."""
     answers = [report.result.certainty for report in reports]
 
@@ -55,7 +55,7 @@ def threshold_rows(reports: list[Report]) -> list[list[object]]:
         return "-" if threshold is None else f"{threshold:.2f}"
 
     return [
-        *([threshold, *(brought(each, threshold) for each in answers)] for threshold in THRESHOLDS),
+        *([f"{threshold}", *(brought(each, threshold) for each in answers)] for threshold in THRESHOLDS),
         *([f"for {precision:.0%}", *(needed(each, precision) for each in answers)] for precision in PRECISIONS),
     ]
 

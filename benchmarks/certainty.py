@@ -2,6 +2,9 @@
 
 python benchmarks/certainty.py --kb KB --dataset aida:testa.tsv.gz --dataset wned:ace2004 --picture certainty.png
 
+The last table says what a threshold brings on each set: precision, and in brackets the share of mentions that are answered;
+then the lowest threshold with a precision of 90% and of 95%.
+
 Left: the share of right answers among those with about the same probability; on the diagonal the two are equal. Right: the
 share of wrong answers if only the most certain ones are given.
 """
@@ -12,10 +15,15 @@ from typing import Any
 from _harness import parser_of, write_json
 from matplotlib.figure import Figure
 
+from deeped_ray.evaluation.certainty import Answers
 from deeped_ray.evaluation.datasets import SPECS
 from deeped_ray.evaluation.report import EvaluationConfig, Report, evaluate
 from deeped_ray.evaluation.tables import report_text
 from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.running.console import table
+
+THRESHOLDS = (0.5, 0.7, 0.8, 0.9, 0.95)
+PRECISIONS = (0.9, 0.95)
 
 
 def main() -> None:
@@ -27,10 +35,29 @@ def main() -> None:
     args = parser.parse_args()
     config = EvaluationConfig(dataset=tuple(args.dataset), model=args.model)
     reports = evaluate(KnowledgeBase(args.kb), config)
-    print(report_text(reports))
+    print(report_text(reports), end="\n\n")
+    print(table(["threshold", *(report.name for report in reports)], threshold_rows(reports)))
     if args.picture:
         draw(reports, args.picture)
     write_json(args, results=[{"dataset": report.dataset, **report.certainty} for report in reports])
+
+
+def threshold_rows(reports: list[Report]) -> list[list[str]]:
+    """What a threshold brings, and which one a precision takes."""
+    answers = [report.result.certainty for report in reports]
+
+    def brought(each: Answers, threshold: float) -> str:
+        precision, covered = each.precision_at(threshold), (each.probability >= threshold).mean()
+        return "-" if precision is None else f"{100 * precision:.1f} ({100 * covered:.1f})"
+
+    def needed(each: Answers, precision: float) -> str:
+        threshold = each.threshold_at(precision)
+        return "-" if threshold is None else f"{threshold:.2f}"
+
+    return [
+        *([f"{threshold}", *(brought(each, threshold) for each in answers)] for threshold in THRESHOLDS),
+        *([f"for {precision:.0%}", *(needed(each, precision) for each in answers)] for precision in PRECISIONS),
+    ]
 
 
 def draw(reports: list[Report], path: Path) -> None:

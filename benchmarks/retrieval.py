@@ -4,9 +4,9 @@
 
 Names are those of the knowledge base. For a size above theirs, further ones are made of their words: two names, cut and
 joined. Mentions are the surfaces of the data set, each looked up once, so that nothing is remembered. The ratio is of
-mentions per second, at the first size. With --whole, the whole step is timed too: all sources, for all documents, with the memory that it takes
-of its own, and what of it the FAISS index takes. How often it finds the right entity is told by the number of candidates
-that are kept.
+mentions per second, at the first size; rapidfuzz comes with `pip install '.[bench]'`. With --whole, the whole step is timed
+too: all sources, for all documents, with the memory that it takes of its own, and what of it the FAISS index takes. How
+often it finds the right entity is told by the number of candidates that are kept.
 """
 
 import argparse

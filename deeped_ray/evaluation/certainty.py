@@ -83,6 +83,11 @@ class Answers(NamedTuple):
         reached = np.flatnonzero(precisions >= precision)
         return float(covered[reached[-1]]) if len(reached) else 0.0
 
+    def threshold_at(self, precision: float) -> float | None:
+        """The lowest threshold above which so many answers are right; None if there is none."""
+        covered = round(self.coverage_at(precision) * len(self.probability))
+        return float(np.sort(self.probability)[-covered]) if covered else None
+
     @property
     def curve(self) -> tuple[Floats, Floats]:
         """Share of mentions answered, and share of right answers among them, from the most certain answer on."""

@@ -11,6 +11,7 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, Part
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
+from tests.conftest import copy_of
 
 KINDS: list[Kind] = ["exact", "ivf-sq", "ivf-pq"]
 Floats = npt.NDArray[np.float32]
@@ -139,14 +140,17 @@ def test_the_part_says_what_it_is_and_how_good(corpus_kb: KnowledgeBase) -> None
     assert json.loads(json.dumps(figures))["queries"] == 20
 
 
-def test_a_damaged_index_is_refused_and_made_again(corpus_kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_index_is_refused_and_made_again(
+    corpus_kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("deeped_ray.knowledge.parts.HASH_ON_OPEN_BYTES", 0)  # as for files of gigabytes
-    path = corpus_kb.open("index").path / "entities.faiss"
+    kb = copy_of(corpus_kb, tmp_path / "kb")
+    path = kb.open("index").path / "entities.faiss"
     sound = path.read_bytes()
     path.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
     with pytest.raises(ArtifactError, match=r"does not match its checksum\. Run jobs/build_index\.py"):
-        EntityIndex.open(corpus_kb)
-    build_index(corpus_kb, IndexConfig())
+        EntityIndex.open(kb)
+    build_index(kb, IndexConfig())
     assert path.read_bytes() == sound
 
 

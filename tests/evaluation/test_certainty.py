@@ -47,6 +47,12 @@ def test_precision_at_a_threshold_counts_what_is_left() -> None:
     assert found.precision_at(0.99) is None
 
 
+def test_the_threshold_for_a_precision_is_the_lowest_that_reaches_it() -> None:
+    rows = [(0.9, True), (0.8, True), (0.7, False), (0.6, True), (0.5, False)]
+    assert [of(*rows).threshold_at(precision) for precision in (1.0, 0.75, 0.1)] == [0.8, 0.6, 0.5]
+    assert of((0.9, False)).threshold_at(0.9) is None
+
+
 def test_none_is_right_where_the_knowledge_base_lacks_the_entity() -> None:
     found = answers(
         [(0.1, False, True, True), (0.2, True, True, False), (0.9, False, False, True), (0.9, True, False, False)]

@@ -26,15 +26,15 @@ from safetensors.numpy import load_file
 
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking import differentiable
+from deeped_ray.linking import answer_kernels, differentiable
 from deeped_ray.linking.answer_json import json_pieces
 from deeped_ray.linking.batching import collate
 from deeped_ray.linking.encoding import EncodedDocument
-from deeped_ray.linking.folded import Folding, wide
+from deeped_ray.linking.folded import Folding
 from deeped_ray.linking.linker import Linker, weights_path
 from deeped_ray.linking.model import LinkerModel
 from deeped_ray.linking.pace import num_threads
-from deeped_ray.linking.scoring import FittedModel, Scored, support_of
+from deeped_ray.linking.scoring import FittedModel, Scored
 from deeped_ray.running.console import table
 from deeped_ray.types import Document, Mention
 
@@ -78,7 +78,9 @@ class InTorch(FittedModel):
         found = self.torch_model(batch)
         rho, psi, beta = (each[0].numpy() for each in (found.rho, found.psi, found.beta))
         belief = None if found.belief is None else found.belief[0].numpy()
-        support = support_of(rho, document, self._pairs(document, wide(entities), folding))
+        support = np.empty((len(rho), len(rho)), np.float32)
+        pairs = entities @ self._forms["C"] @ entities.T * self._pairwise_scale(document)
+        answer_kernels.support(rho, document.candidates, document.num_candidates, pairs, support)
         return Scored(rho, psi, belief, beta, support, explain)
 
 

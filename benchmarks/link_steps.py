@@ -35,15 +35,9 @@ STEPS: list[tuple[str, Any, str]] = [
     ("titles", title_kernels, "compare_titles"),
     ("titles", retrieval, "words_in"),
     ("arrays for the model", inputs.LinkerInputs, "_encode"),
-    ("attention, pairs", scoring.FittedModel, "_attend"),
-    ("attention, pairs", scoring.FittedModel, "_pairs"),
-    ("belief propagation", scoring.FittedModel, "_propagate"),
-    ("f, beliefs", scoring.FittedModel, "score"),
-    ("reasons", scoring, "support_of"),
+    ("the model", scoring.FittedModel, "score"),
     ("probabilities", linker.Linker, "_judge"),
-    ("reasons", linker, "attended"),
-    ("reasons", linker, "supported"),
-    ("answers in columns", linker.Linker, "_columns"),
+    ("answers in columns, reasons", linker.Linker, "_columns"),
 ]
 """Name, owner and attribute: calls of the attribute are the step."""
 

@@ -240,6 +240,11 @@ class Senses(Sequence[PriorCandidate]):
         """The most probable one; of equals, that with the lowest number."""
         return min(self, key=lambda each: (-each.prior, each.entity_id))
 
+    @functools.cached_property
+    def ordered(self) -> "Senses":
+        """By falling prior; of equals, that with the lowest number first."""
+        return _average([self])
+
     @classmethod
     def of(cls, candidates: Sequence[PriorCandidate]) -> "Senses":
         entities, priors, supports = zip(*candidates, strict=True) if candidates else ((), (), ())
@@ -275,6 +280,22 @@ class Senses(Sequence[PriorCandidate]):
         support = np.bincount(place, np.concatenate([self.support, other.support]), len(entity))
         order = np.lexsort((entity, -prior))[:MAX_CANDIDATES]
         return Senses(entity[order], prior[order], support[order])
+
+
+def average(senses: Sequence[Senses]) -> Senses:
+    """The average of several mentions' priors. An entity that a mention lacks counts 0 there."""
+    if len(senses) == 1:
+        return senses[0].ordered
+    return _average(senses)
+
+
+def _average(senses: Sequence[Senses]) -> Senses:
+    columns = zip(*((each.entity, each.prior, each.support) for each in senses), strict=True)
+    entities, priors, supports = (np.concatenate(column) for column in columns)
+    entity, place = np.unique(entities, return_inverse=True)
+    prior = np.bincount(place, priors, len(entity)) / len(senses)
+    order = np.lexsort((entity, -prior))[:MAX_CANDIDATES]
+    return Senses(entity[order].astype(np.int64), prior[order], np.bincount(place, supports, len(entity))[order])
 
 
 NO_SENSES = Senses(*(np.zeros(0, kind) for kind in (np.int32, np.float32, np.float32)))

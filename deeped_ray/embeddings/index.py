@@ -247,7 +247,7 @@ class EntityIndex:
         vectors = np.asarray(kb.open("vectors").array("vectors"))
         return cls(part.path, vectors, checksum=part.record["files"][_FILE]["sha256"])
 
-    @property
+    @functools.cached_property
     def num_entities(self) -> int:
         """Entities that can be found."""
         return int(self._index.ntotal)

@@ -40,7 +40,7 @@ from deeped_ray.embeddings.name_forms import (
 from deeped_ray.embeddings.name_lists import HEAD_SALT, pair_keys
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.knowledge.strings import hash64, hashes_of
+from deeped_ray.knowledge.strings import hashes_of
 from deeped_ray.text import STOP_WORDS, bare_title
 
 MatchKind = Literal["equals", "words", "initials", "inflection", "typo", "part"]
@@ -75,10 +75,14 @@ class NamedWords(NamedTuple):
 _NOTHING = Matches(np.zeros(0, np.int32), np.zeros(0, np.int8), np.zeros(0, np.float32))
 
 
+_EMPTY = slice(0, 0)
+
+
 class NameIndex:
     """Finds entities by what their names look like."""
 
-    def __init__(self, index: Part, corpus: Part) -> None:
+    def __init__(self, index: Part, corpus: Part, *, names: MentionTable | None = None) -> None:
+        """`names` is the mention table, if it is open already: what it has looked up is remembered there."""
         # plain arrays over the maps: np.memmap makes every access dearer
         self._keys, self._offsets, self.entities, self._weights, self._halves, self._rows = (
             np.asarray(index.array(f"names.{name}"))
@@ -87,34 +91,39 @@ class NameIndex:
         self._endings: list[tuple[str, str]] = [
             (ending, other) for ending, other in json.loads((index.path / "names.endings.json").read_text())
         ]
-        self._names = MentionTable(corpus)
+        self._names = MentionTable(corpus) if names is None else names
         self._remembered = lru_cache(maxsize=REMEMBERED)(self._find)  # the same names come again and again
-        self._form = lru_cache(maxsize=REMEMBERED)(form_of)
+        self._word_lists = lru_cache(maxsize=REMEMBERED)(self._find_word_lists)
+        self.form = lru_cache(maxsize=REMEMBERED)(form_of)
 
     @classmethod
-    def open(cls, kb: KnowledgeBase) -> "NameIndex":
-        return cls(kb.open("index"), kb.open("corpus"))
+    def open(cls, kb: KnowledgeBase, *, names: MentionTable | None = None) -> "NameIndex":
+        return cls(kb.open("index"), kb.open("corpus"), names=names)
 
     def find(self, surface: str) -> Matches:
         """The entities that a surface may name, by kind of match."""
         return self._remembered(surface) if len(surface) <= LONGEST_NAME else _NOTHING
 
     def _find(self, surface: str) -> Matches:
-        form = self._form(surface)
+        form = self.form(surface)
         if not form.squeezed:
             return _NOTHING
-        found = [self._listed(f"={form.squeezed}", EQUALS)]
+        acronym = acronym_of(surface)
+        inflected = [*self._inflected(form.squeezed)] if len(form.words) == 1 else []
+        initials = [f"i{acronym}", f"l{acronym}"] if acronym else []
+        equal, *others = self._lists([f"={form.squeezed}", *initials, *(f"={other}" for other in inflected)])
+        found = [self._listed(equal, EQUALS)]
         if form.words:
             found.append(self._with_words(form, self._names.candidates(surface).entity))
-        if acronym := acronym_of(surface):
-            found.append(self._listed(f"i{acronym}", INITIALS))
-            lower = self._listed(f"l{acronym}", INITIALS)
-            found.append(lower._replace(strengths=lower.strengths * LOWER_SHARE))
-        if len(form.words) == 1:
-            inflected = [f"={other}" for other in self._inflected(form.squeezed)]
-            found += [matches for _, matches in self._listed_all(inflected, INFLECTION)]
+        for place, rows in enumerate(others):
+            matches = self._listed(rows, INITIALS if place < len(initials) else INFLECTION)
+            is_lower = place == 1 and len(initials) > 0
+            found.append(matches._replace(strengths=matches.strengths * LOWER_SHARE) if is_lower else matches)
         if not len(found[0].entities):
             found += [*self._typos(form.squeezed), *self._parts(surface)]
+        found = [matches for matches in found if len(matches.entities)]
+        if not found:
+            return _NOTHING
         entities, kinds, strengths = (np.concatenate(columns) for columns in zip(*found, strict=True))
         return Matches(entities, kinds, strengths)
 
@@ -128,61 +137,66 @@ class NameIndex:
         ]
         parts = [part for part in parts if any(is_filed(word) and word not in STOP_WORDS for word in part)]
         names, total = ["".join(part) for part in parts], sum(map(len, words))
-        for place, found in self._listed_all([f"={name}" for name in names], PART):
-            yield found._replace(strengths=found.strengths * np.float32(len(names[place]) / total))
+        for name, rows in zip(names, self._lists([f"={name}" for name in names]), strict=True):
+            if _size(rows):
+                found = self._listed(rows, PART)
+                yield found._replace(strengths=found.strengths * np.float32(len(name) / total))
 
     def _inflected(self, word: str) -> Iterator[str]:
         for ending, other in self._endings:
             if word.endswith(ending) and len(word) - len(ending) >= MIN_STEM:
                 yield word[: len(word) - len(ending)] + other
 
-    def _listed(self, key: str, kind: int) -> Matches:
-        rows = self._read(np.uint64(hash64(key)))
+    def _listed(self, rows: slice, kind: int) -> Matches:
         if not _size(rows):  # most keys are nobody's
             return _NOTHING
         return _matches(self.entities[rows], kind, self._weights[rows].astype(np.float32) / np.float32(MOST))
 
-    def _listed_all(self, keys: Sequence[str], kind: int) -> Iterator[tuple[int, Matches]]:
-        """Of many keys, most of which are nobody's, those that are somebody's."""
+    def _lists(self, keys: Sequence[str]) -> list[slice]:
+        """Where the list of each key stands, or its head if it is long."""
         hashes = hashes_of(keys)
-        places = np.minimum(self._keys.searchsorted(hashes), len(self._keys) - 1)
-        for place in np.flatnonzero(self._keys[places] == hashes).tolist() if len(self._keys) else []:
-            yield place, self._listed(keys[place], kind)
+        whole = self._whole_lists(hashes)
+        return [
+            rows if _size(rows) <= name_lists.HEAD else self._whole_lists(key[None] ^ HEAD_SALT)[0]
+            for rows, key in zip(whole, hashes, strict=True)
+        ]
 
-    def _read(self, key: np.uint64) -> slice:
-        """Where the list of a key stands, or its head if it is long."""
-        rows = self._list(key)
-        return rows if _size(rows) <= name_lists.HEAD else self._list(key ^ HEAD_SALT)
-
-    def _list(self, key: np.uint64) -> slice:
-        place = int(self._keys.searchsorted(key))
-        if place == len(self._keys) or self._keys[place] != key:
-            return slice(0, 0)
-        return slice(int(self._offsets[place]), int(self._offsets[place + 1]))
+    def _whole_lists(self, hashes: npt.NDArray[np.uint64]) -> list[slice]:
+        places = self._keys.searchsorted(hashes)
+        if not len(self._keys):
+            return [_EMPTY] * len(hashes)
+        is_there = self._keys[np.minimum(places, len(self._keys) - 1)] == hashes
+        starts, ends = self._offsets[places[is_there]].tolist(), self._offsets[places[is_there] + 1].tolist()
+        found = map(slice, starts, ends)
+        return [next(found) if each else _EMPTY for each in is_there.tolist()]
 
     def _with_words(self, form: Form, known: npt.NDArray[Any]) -> Matches:
         """Entities that have all words in their names, in one name or in several; `known` need not be in a head."""
-        keys = hashes_of([f"w{word}" for word in form.words])
-        lists = sorted((self._list(key) for key in keys), key=_size)
-        if not _size(lists[0]):
+        lists = sorted(self._word_lists(form.words), key=lambda pair: _size(pair[1]))
+        rarest = lists[0][1]
+        if not _size(rarest):
             return _NOTHING
-        if _size(lists[0]) <= name_lists.HEAD:
-            entities = self.entities[lists[0]]
+        if _size(rarest) <= name_lists.HEAD:
+            entities = self.entities[rarest]
         else:
-            rarest = keys[np.argsort([_size(self._list(key)) for key in keys], kind="stable")]
-            key = pair_keys(rarest[:1], rarest[1:2])[0] if len(keys) > 1 else keys[0]
-            entities = np.union1d(self.entities[self._read(key)], known).astype(np.int32)
+            keys = hashes_of([f"w{word}" for word, _ in lists[:2]])
+            key = pair_keys(keys[:1], keys[1:]) if len(keys) > 1 else keys
+            (rows,) = self._whole_lists(key)
+            rows = rows if _size(rows) <= name_lists.HEAD else self._whole_lists(key ^ HEAD_SALT)[0]
+            entities = np.union1d(self.entities[rows], known).astype(np.int32)
         weights = np.full(len(entities), MOST, np.uint8)
-        for rows in lists:
+        for _, rows in lists:
             is_there, theirs = self._in_list(rows, entities)
             entities, weights = entities[is_there], np.minimum(weights, theirs)[is_there]
         letters = np.maximum(MOST + 1 - weights.astype(np.int64), form.num_letters)
         return _matches(entities, WORDS, (form.num_letters / letters).astype(np.float32))
 
+    def _find_word_lists(self, words: tuple[str, ...]) -> list[tuple[str, slice]]:
+        return [*zip(words, self._whole_lists(hashes_of([f"w{word}" for word in words])), strict=True)]
+
     def words_of(self, surface: str) -> NamedWords:
-        form = self._form(surface[:LONGEST_NAME])
-        lists = (self._list(np.uint64(hash64(f"w{word}"))) for word in form.words)
-        rows = [(rows.start, rows.stop, len(word)) for rows, word in zip(lists, form.words, strict=True)]
+        form = self.form(surface[:LONGEST_NAME])
+        rows = [(rows.start, rows.stop, len(word)) for word, rows in self._word_lists(form.words)]
         return NamedWords(np.array(rows, np.int64).reshape(-1, 3), form.num_letters)
 
     def _in_list(self, rows: slice, entities: npt.NDArray[Any]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.uint8]]:
@@ -197,9 +211,8 @@ class NameIndex:
         if len(squeezed) < MIN_TYPO_LENGTH:
             return
         middle = len(squeezed) // 2  # a swap here changes both halves
-        yield self._listed(
-            f"={squeezed[: middle - 1]}{squeezed[middle]}{squeezed[middle - 1]}{squeezed[middle + 1 :]}", TYPO
-        )
+        swapped = f"={squeezed[: middle - 1]}{squeezed[middle]}{squeezed[middle - 1]}{squeezed[middle + 1 :]}"
+        yield self._listed(self._lists([swapped])[0], TYPO)
         keys = hashes_of(list(half_keys(squeezed)))
         starts, ends = np.searchsorted(self._halves, keys), np.searchsorted(self._halves, keys, "right")
         short = [slice(start, end) for start, end in zip(starts, ends, strict=True) if end - start <= MAX_COMPARED]

@@ -129,6 +129,71 @@ def _rounded(value):  # type: ignore[no-untyped-def]
     return np.rint(np.float64(value) * SCALE)
 
 
+@compiled_exactly
+def _scale_back(numbers) -> None:  # type: ignore[no-untyped-def]
+    """Divides by SCALE: other kernels would multiply by a rounded 1 / SCALE."""
+    for each in range(len(numbers)):
+        numbers[each] = numbers[each] / SCALE
+
+
+@compiled
+def judge(given, of_document, written, name, scaling, weights, soft_one):  # type: ignore[no-untyped-def]
+    """P(e) and P(none) of `certainty`, from what `features` is given."""
+    num_candidates, rho = given[:2]
+    mean, deviation, limit = scaling
+    n = len(rho)
+    x, outputs = np.zeros((n, len(mean)), np.float32), np.zeros((n, 2), np.float32)
+    if n:
+        features(*given, of_document, written, name, x)
+    networks(x, mean, deviation, limit, weights, outputs)
+    shares, none = np.zeros(rho.shape, np.float32), np.empty(n, np.float32)
+    probabilities(outputs, soft_one, rho, num_candidates, shares, none)
+    return shares, none
+
+
+@compiled
+def answer(is_answered, given, columns, sources, none, reasons, explains, most):  # type: ignore[no-untyped-def]
+    """The columns of `answers` for the mentions that are answered, from arrays with a row for every mention.
+
+    `reasons` are beta, the context, its lengths, the number of distinct words, and the support; nothing is read of them
+    unless the answer explains.
+    """
+    num_candidates, candidates, entities = given
+    beta, context, num_words, num_distinct, support = reasons
+    num_rows = total = num_attended = 0
+    for i in range(len(num_candidates)):
+        if is_answered[i]:
+            num_rows, total = num_rows + 1, total + num_candidates[i]
+            for k in range(num_words[i] if explains else 0):
+                num_attended += beta[i, k] > 0
+    offsets, entity = np.zeros(num_rows + 1, np.int64), np.empty(total, np.int64)
+    numbers, source = np.empty((len(columns), total)), np.empty(total, np.int8)
+    rank(is_answered, num_candidates, candidates, entities, columns, sources, offsets, entity, numbers, source)
+    for number in range(len(columns)):
+        _scale_back(numbers[number])
+    shares, row = np.empty(num_rows), 0
+    for i in range(len(num_candidates)):
+        if is_answered[i]:
+            shares[row] = _rounded(none[i]) if num_candidates[i] else SCALE
+            row += 1
+    _scale_back(shares)
+    word_offsets, word, weight = (
+        np.zeros(num_rows + 1, np.int64),
+        np.empty(num_attended, np.int64),
+        np.empty(num_attended),
+    )
+    number = num_rows * most if len(support) else 0
+    offsets_of, mention, strength = np.zeros(num_rows + 1, np.int64), np.empty(number, np.int64), np.empty(number)
+    if explains:
+        heaviest_words(is_answered, beta, context, num_words, num_distinct, word_offsets, word, weight)
+        strongest_supporters(is_answered, support, most, offsets_of, mention, strength)
+    attended = word_offsets, word[: word_offsets[-1]], weight[: word_offsets[-1]]
+    supported = offsets_of, mention[: offsets_of[-1]], strength[: offsets_of[-1]]
+    _scale_back(attended[2])
+    _scale_back(supported[2])
+    return offsets, entity, numbers, source, shares, attended, supported
+
+
 @compiled
 def rank(is_answered, num_candidates, candidates, entities, columns, sources, offsets, entity, numbers, source) -> None:  # type: ignore[no-untyped-def]
     """The candidates of the mentions that are answered, the highest score first, one mention after the other.

@@ -31,6 +31,10 @@ NOTHING_FITS = "entities are known by this name, but none fits: the probability 
 BELOW = "the best candidate has a probability of {:.3f}, below the threshold {}"
 Doubles = npt.NDArray[np.float64]
 PRIOR, LOCAL, COHERENCE, SCORE, PROBABILITY = range(5)
+SUPPORTERS = 5
+"""Other mentions that a prediction lists as support, at most."""
+_NO_WEIGHTS, _NO_WORDS = np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
+_NO_REASONS = (_NO_WEIGHTS, np.zeros((0, 0), np.int64), _NO_WORDS, 0, _NO_WEIGHTS)
 
 
 class Weighed(NamedTuple):
@@ -43,11 +47,6 @@ class Weighed(NamedTuple):
     def row(self, number: int) -> tuple[list[int], list[float]]:
         start, end = self.offsets[number], self.offsets[number + 1]
         return self.what[start:end].tolist(), self.weight[start:end].tolist()
-
-    def scaled(self) -> "Weighed":
-        """Of a kernel's numbers, without what it did not fill."""
-        end = self.offsets[-1]
-        return self._replace(what=self.what[:end], weight=self.weight[:end] / kernels.SCALE)
 
 
 class Columns(NamedTuple):
@@ -201,42 +200,27 @@ def reason_of(none: float, best: float, unknown: str, threshold: float = 0.0) ->
 # -- making
 
 
-def ranked(
+def columns_of(
     mention: Sequence[int],
     is_answered: Sequence[bool],
-    num_candidates: Ints,
-    candidates: Ints,
-    entities: Ints,
+    given: tuple[Ints, Ints, Ints],
     numbers: Sequence[Floats | None],
     sources: npt.NDArray[np.int8],
     none: Floats,
+    *,
+    reasons: tuple[Floats, Ints, Ints, int, Floats] = _NO_REASONS,
+    words: Ints = _NO_WORDS,
 ) -> Columns:
-    """The columns of a window, without reasons. `numbers` are [n, S]; None if there are no such."""
-    asked = np.array(is_answered, np.bool_)
-    num_rows, total = int(asked.sum()), int(num_candidates[asked].sum())
-    nothing = np.zeros((len(asked), 0), np.float32)
-    given = tuple(nothing if each is None else each for each in numbers)
-    offsets, entity = np.zeros(num_rows + 1, np.int64), np.empty(total, np.int64)
-    found, source = np.empty((len(given), total)), np.empty(total, np.int8)
-    kernels.rank(asked, num_candidates, candidates, entities, given, sources, offsets, entity, found, source)
-    found /= kernels.SCALE
-    shares = np.where(num_candidates > 0, none.astype(np.float64).round(kernels.DIGITS), 1.0)[asked]
-    places = np.array(mention, np.int64)[asked]
-    return Columns(places, offsets, entity, found, source, shares, np.zeros(0, np.int64), None, None)
+    """The columns of a window. `numbers` are [n, S]; None if there are no such.
 
-
-def attended(is_answered: Sequence[bool], beta: Floats, context: Ints, num_words: Ints, num_distinct: int) -> Weighed:
-    asked = np.array(is_answered, np.bool_)
-    most = int(np.count_nonzero(beta))
-    found = Weighed(np.zeros(int(asked.sum()) + 1, np.int64), np.empty(most, np.int64), np.empty(most))
-    kernels.heaviest_words(asked, beta, context, num_words, num_distinct, *found)
-    return found.scaled()
-
-
-def supported(is_answered: Sequence[bool], support: Floats, mention: Sequence[int], *, most: int) -> Weighed:
-    asked = np.array(is_answered, np.bool_)
-    number = int(asked.sum())
-    offsets, what, weight = np.zeros(number + 1, np.int64), np.empty(number * most, np.int64), np.empty(number * most)
-    kernels.strongest_supporters(asked, support, most, offsets, what, weight)
-    found = Weighed(offsets, what, weight).scaled()
-    return found._replace(what=np.array(mention, np.int64)[found.what])
+    `given` are the numbers of candidates, the candidates, and the entities that these refer to. `reasons` are those of the
+    kernel, `words` what attended words refer to.
+    """
+    asked, places = np.array(is_answered, np.bool_), np.array(mention, np.int64)
+    explains = reasons is not _NO_REASONS
+    columns = tuple(_NO_WEIGHTS if each is None else each for each in numbers)
+    found = kernels.answer(asked, given, columns, sources, none, reasons, explains, SUPPORTERS)
+    offsets, entity, shown, source, shares, attended, support = found
+    heaviest = Weighed(*attended) if explains else None
+    strongest = Weighed(support[0], places[support[1]], support[2]) if len(reasons[-1]) else None
+    return Columns(places[asked], offsets, entity, shown, source, shares, words, heaviest, strongest)

@@ -10,10 +10,9 @@ candidate is best; only h and t say how good that is, so the order of the candid
 """
 
 import functools
-import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError
@@ -93,10 +92,8 @@ class Certainty:
         return outputs
 
     def judge(self, judged: Judged) -> Certain:
-        shares, none = np.zeros(judged.rho.shape, np.float32), np.empty(len(judged.rho), np.float32)
-        outputs = self.outputs(features(judged))
-        kernels.probabilities(outputs, _SOFT_ONE, judged.rho, judged.num_candidates, shares, none)
-        return Certain(shares, none)
+        scaling = self._mean, self._deviation, np.float32(LIMIT)
+        return Certain(*kernels.judge(*_given(judged), scaling, self._weights, _SOFT_ONE))
 
 
 _SOFT_ONE = np.float32(np.log(np.expm1(1.0)))
@@ -105,19 +102,25 @@ _SOFT_ONE = np.float32(np.log(np.expm1(1.0)))
 
 def features(judged: Judged) -> Floats:
     """x, a row for every mention; zeros for one without candidates."""
-    n = len(judged.rho)
-    nothing = np.zeros((n, 0), np.float32)
+    given, of_document, written, name = _given(judged)
+    num_columns = kernels.OF_MENTION + given[-1].shape[2] + kernels.OF_NAME
+    num_columns += kernels.OF_OTHERS + len(of_document) + kernels.SIZES
+    x = np.zeros((len(judged.rho), num_columns), np.float32)
+    if len(x):
+        kernels.features(*given, of_document, written, name, x)
+    return x
+
+
+def _given(judged: Judged) -> tuple[tuple[Any, ...], Ints, Floats, Ints]:
+    """What the kernels are given: arrays of candidates, columns of evidence, how mentions are written, their names."""
+    nothing = np.zeros((len(judged.rho), 0), np.float32)
     psi, belief = (nothing if each is None else each for each in (judged.psi, judged.belief))
     evidence = np.zeros((*judged.rho.shape, 0), np.float32) if judged.evidence is None else judged.evidence
     of_document = _OF_DOCUMENT if evidence.shape[2] > 1 else np.arange(evidence.shape[2])
-    num_columns = kernels.OF_MENTION + evidence.shape[2] + kernels.OF_NAME
-    x = np.zeros((n, num_columns + kernels.OF_OTHERS + len(of_document) + kernels.SIZES), np.float32)
-    if n:
-        signs = itertools.chain.from_iterable(_written(surface[:MAX_SURFACE]) for surface in judged.surfaces)
-        written = np.fromiter(signs, np.float32, n * kernels.OF_NAME).reshape(n, -1)
-        given = (judged.num_candidates, judged.rho, judged.prior, psi, belief, evidence)
-        kernels.features(*given, of_document, written, numbered(judged.surfaces), x)
-    return x
+    signs = [_written(surface[:MAX_SURFACE]) for surface in judged.surfaces]
+    written = np.array(signs, np.float32).reshape(len(signs), kernels.OF_NAME)
+    given = (judged.num_candidates, judged.rho, judged.prior, psi, belief, evidence)
+    return given, of_document, written, numbered(judged.surfaces)
 
 
 @functools.lru_cache(maxsize=REMEMBERED)

@@ -9,17 +9,19 @@ candidate with the highest prior is a person.
 
 import functools
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.corpus.priors import MAX_CANDIDATES, MAX_SURFACE, REMEMBERED, Senses
+from deeped_ray.corpus.priors import MAX_SURFACE, REMEMBERED, Senses, average
 from deeped_ray.linking.pace import Pause, no_pause, paced
 from deeped_ray.text import normalize_mention, words_of
 
 CoreferenceRule = Literal["words", "substring"]
+_FEW_PAIRS = 2000
+"""Of names and persons: up to so many, all are compared."""
 
 
 def share_person_candidates(
@@ -42,17 +44,25 @@ def share_person_candidates(
         return [*candidates]
     holders = _holders(first, persons, rule, pause)
     groups = {found for found in holders.values() if found}
-    merged = {found: _merge([first[holder] for holder in sorted(found)]) for found in paced(groups, pause)}
+    merged = {found: average([first[holder] for holder in sorted(found)]) for found in paced(groups, pause)}
     shared = {name: merged[found] for name, found in holders.items() if found}
     return [shared.get(name, own) for name, own in zip(names, candidates, strict=True)]
 
 
 def _holders(
-    names: Iterable[str], persons: Sequence[str], rule: CoreferenceRule, pause: Pause
+    first: Collection[str], persons: Sequence[str], rule: CoreferenceRule, pause: Pause
 ) -> dict[str, frozenset[str]]:
     """Each name with the names of persons that contain it."""
+    if rule == "words" and len(first) * len(persons) <= _FEW_PAIRS:
+        spaced = {name: _spaced_name(name) for name in first}
+        by_words = {spaced[person]: person for person in reversed(persons)}
+        return {
+            name: frozenset(person for whole, person in by_words.items() if own in whole and own != whole)
+            for name, own in spaced.items()
+            if len(own) > len(_NO_WORDS)
+        }
     if rule == "words":
-        words = {name: _words(name) if len(name) <= MAX_SURFACE else words_of(name) for name in paced(names, pause)}
+        words = {name: _words(name) if len(name) <= MAX_SURFACE else words_of(name) for name in paced(first, pause)}
         # Names that differ only in punctuation count once: a stranger can send thousands, and all their pairs.
         distinct = {_spaced(words[person]): person for person in reversed(persons)}.values()
         tails = _Tails(
@@ -74,7 +84,7 @@ def _holders(
     before = _Tails((person[:at][::-1], person) for person, at in spaces)
     return {
         name: frozenset(after.beginning_with(name) | before.beginning_with(name[::-1]))
-        for name in paced(names, pause)
+        for name in paced(first, pause)
         if name
     }
 
@@ -100,18 +110,6 @@ class _Tails:
         return found
 
 
-def _merge(candidates: Sequence[Senses]) -> Senses:
-    """The average of several mentions' priors. An entity that a mention lacks counts 0 there."""
-    entities, priors, supports = (
-        np.concatenate(column)
-        for column in zip(*((each.entity, each.prior, each.support) for each in candidates), strict=True)
-    )
-    entity, place = np.unique(entities, return_inverse=True)
-    prior = np.bincount(place, priors, len(entity)) / len(candidates)
-    order = np.lexsort((entity, -prior))[:MAX_CANDIDATES]
-    return Senses(entity[order].astype(np.int64), prior[order], np.bincount(place, supports, len(entity))[order])
-
-
 def _compared(surface: str) -> str:
     return _remembered(surface) if len(surface) <= MAX_SURFACE else normalize_mention(surface).lower()
 
@@ -119,6 +117,14 @@ def _compared(surface: str) -> str:
 @functools.lru_cache(maxsize=REMEMBERED)
 def _remembered(surface: str) -> str:
     return normalize_mention(surface).lower()
+
+
+_NO_WORDS = " "
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _spaced_name(name: str) -> str:
+    return _NO_WORDS + _spaced(words_of(name))
 
 
 _words = functools.lru_cache(maxsize=REMEMBERED)(words_of)

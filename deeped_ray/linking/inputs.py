@@ -84,7 +84,7 @@ class LinkerInputs:
     @functools.cached_property
     def retriever(self) -> Retriever:
         graph = WordCounts(self._kb.open("corpus"), GRAPH)
-        names, index = KnownNames(NameIndex.open(self._kb)), EntityIndex.open(self._kb)
+        names, index = KnownNames(NameIndex.open(self._kb, names=self.mentions)), EntityIndex.open(self._kb)
         vectors, link_vectors = self.entity_vectors, LinkVectors(self._kb.open("index"))
         return Retriever(names, index, graph, self.catalogue, entity_vectors=vectors, link_vectors=link_vectors)
 

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from deeped_ray.embeddings.name_forms import acronym_of, form_of, initials_of
+from deeped_ray.embeddings.name_forms import acronym_of, initials_of
 from deeped_ray.embeddings.name_index import REMEMBERED, NameIndex
 from deeped_ray.knowledge.strings import hash64
 from deeped_ray.linking.encoding import Floats, Ints
 from deeped_ray.linking.pace import Pause, no_pause, paced
-from deeped_ray.linking.title_evidence import words_of_name
+from deeped_ray.linking.title_evidence import words_of_names
 
 MATCHES = 2**20
 """Entities that are kept, of all names together."""
@@ -117,16 +117,16 @@ class KnownNames:
         if None in slots:
             missing = {surface for surface, slot in zip(surfaces, slots, strict=True) if slot is None}
             # not under the lock: whoever pauses waits for others
-            page = self._add({*surfaces}, {surface: self._know(surface) for surface in paced(missing, pause)})
+            page = self._add({*surfaces}, self._know([*missing], pause))
             slots = [page.slots[surface] for surface in surfaces]
         return page.names, np.array(slots, np.int64)
 
     def _add(self, surfaces: set[str], found: Mapping[str, _Known]) -> _Page:
         with self._lock:
             page = self._page
-            missing = {surface: found.get(surface) or self._know(surface) for surface in surfaces - page.slots.keys()}
+            missing = self._with(found, surfaces - page.slots.keys())
             if not page.has_room(missing.values()):
-                missing = {surface: found.get(surface) or self._know(surface) for surface in surfaces}
+                missing = self._with(found, surfaces)
                 num_matches = sum(len(each.entity) for each in missing.values())
                 num_words = sum(max(_num_words(each)) for each in missing.values())
                 page = _Page(max(REMEMBERED, len(surfaces)), max(MATCHES, num_matches), max(_WORDS, num_words))
@@ -135,11 +135,22 @@ class KnownNames:
             self._page = page
             return page
 
-    def _know(self, surface: str) -> _Known:
-        matches, words, form = self.index.find(surface), self.index.words_of(surface), form_of(surface)
+    def _with(self, found: Mapping[str, _Known], surfaces: Iterable[str]) -> dict[str, _Known]:
+        """All of these, of which some are found already."""
+        rest = self._know([surface for surface in surfaces if surface not in found])
+        return {surface: found[surface] if surface in found else rest[surface] for surface in surfaces}
+
+    def _know(self, surfaces: Sequence[str], pause: Pause = no_pause) -> dict[str, _Known]:
+        titles = words_of_names(surfaces)
+        return {
+            surface: self._know_one(surface, own) for surface, own in zip(paced(surfaces, pause), titles, strict=True)
+        }
+
+    def _know_one(self, surface: str, titles: Ints) -> _Known:
+        matches, words, form = self.index.find(surface), self.index.words_of(surface), self.index.form(surface)
         return _Known(
             *(matches.entities, matches.kinds, matches.strengths, words.lists),
-            *(np.sort(np.array([_hash(word) for word in form.words], np.int64)), words_of_name(surface)),
+            *(np.sort(np.array([_hash(word) for word in form.words], np.int64)), titles),
             *(words.num_letters, _hash(initials_of(surface)), _hash(acronym_of(surface))),
         )
 

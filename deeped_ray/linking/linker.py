@@ -9,7 +9,7 @@ import numpy as np
 
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError, Part
-from deeped_ray.linking.answers import Answers, Columns, Knowledge, attended, ranked, supported
+from deeped_ray.linking.answers import Answers, Columns, Knowledge, columns_of
 from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.certainty import Certain, Certainty, Judged
@@ -27,8 +27,6 @@ MENTION_COUNTS = "mention_counts.parquet"
 NO_CANDIDATES = "no entity is known by this name"
 NOTHING_RESEMBLES = "no entity is known by this name, or by one that resembles it"
 ALL_BY_PRIOR = CandidateConfig(sources="prior", evidence="prior", kept_by_prior=30, kept_by_context=0)
-SUPPORTERS = 5
-"""Other mentions that a prediction lists as support, at most."""
 
 
 class Linker:
@@ -191,8 +189,8 @@ class Linker:
         candidates = padded(np.arange(len(entities)), judged.num_candidates)
         numbers = (judged.prior, None, None, judged.prior, certain.candidates)
         sources = np.zeros(candidates.shape, np.int8)
-        everyone = range(len(firsts)), [True] * len(firsts)
-        return [ranked(*everyone, judged.num_candidates, candidates, entities, numbers, sources, certain.none)]
+        everyone, given = (range(len(firsts)), [True] * len(firsts)), (judged.num_candidates, candidates, entities)
+        return [columns_of(*everyone, given, numbers, sources, certain.none)]
 
     def _judge(self, judged: Judged) -> Certain:
         if self.certainty is not None:
@@ -204,24 +202,16 @@ class Linker:
     def _columns(self, document: Document, window: Window, encoded: EncodedDocument, scored: Scored) -> Columns:
         surfaces = [document.surface(document.mentions[place]) for place in window.mentions]
         certain = self._judge(Judged.by_model(surfaces, encoded, scored))
-        columns = ranked(
-            window.mentions,
-            window.is_answered,
-            encoded.num_candidates,
-            encoded.candidates,
-            encoded.entities,
-            (encoded.prior, scored.psi, scored.belief, scored.rho, certain.candidates),
-            encoded.sources,
-            certain.none,
+        given = (encoded.num_candidates, encoded.candidates, encoded.entities)
+        numbers = (encoded.prior, scored.psi, scored.belief, scored.rho, certain.candidates)
+        answer = functools.partial(
+            columns_of, window.mentions, window.is_answered, given, numbers, encoded.sources, certain.none
         )
         if not scored.explains:
-            return columns
-        words = attended(window.is_answered, scored.beta, encoded.context, encoded.num_words, len(encoded.words))
-        columns = columns._replace(words=encoded.words, attended=words)
-        if scored.support is None:
-            return columns
-        support = supported(window.is_answered, scored.support, window.mentions, most=SUPPORTERS)
-        return columns._replace(support=support)
+            return answer()
+        support = np.zeros((0, 0), np.float32) if scored.support is None else scored.support
+        context = (encoded.context, encoded.num_words, len(encoded.words))
+        return answer(reasons=(scored.beta, *context, support), words=encoded.words)
 
 
 def weights_path(folder: Path, kind: ModelKind, *, seed: int | None = None) -> Path:

@@ -1,11 +1,80 @@
-"""What stands around attention and propagation, compiled: products with folded vectors, beliefs, f of all candidates."""
+"""The fitted model for one document, compiled: the equations of `scoring`, from vectors to scores, in one call."""
 
 import numpy as np
 
+from deeped_ray.linking.answer_kernels import support
 from deeped_ray.linking.compiling import compiled, compiled_exactly
-from deeped_ray.linking.kernels import dots, dots_of, weigh
+from deeped_ray.linking.kernels import dots, dots_of, propagate, weigh
 
 _LOWEST, _MIN_PRIOR, _ZERO = np.float32(-1e30), np.float32(1e-3), np.float32(0)
+
+
+@compiled
+def score(  # type: ignore[no-untyped-def]
+    vectors, entities, words, times_entities, document, R, scales, is_global, has_g, uses_log, explains, messages, g, f
+):
+    """psi, beta, belief, rho and support. `words` and `times_entities` are tables of `folded` with the slots of the document.
+
+    `messages` are delta, whether the receiver is left out, and T.
+    """
+    psi, beta, pairs, unary = before_messages(
+        vectors, entities, words, times_entities, document, R, scales, is_global, has_g, g
+    )
+    mu = psi
+    if is_global:
+        candidates, num_candidates = document[:2]
+        (n, S), (delta, excludes, T) = psi.shape, messages
+        width = -(-n * S // 64) * 64
+        mu = np.zeros((n, S), np.float32)
+        softmax, damped = np.empty((1, n, width), np.float32), np.empty((1, n, width), np.float32)
+        strongest = np.empty((1, n, 1), np.int8)
+        propagate(unary, pairs, candidates, num_candidates, delta, excludes, T, False, softmax, damped, strongest, mu)
+    belief, rho, support = after_messages(mu, psi, document, pairs, scales, is_global, uses_log, explains, f)
+    return psi, beta, belief, rho, support
+
+
+@compiled
+def before_messages(  # type: ignore[no-untyped-def]
+    vectors, entities, words, times_entities, document, R, scales, is_global, has_g, g
+):
+    """Psi and beta (section 4), Phi of all pairs of entities, and what each mention itself says of its candidates (section 5)."""
+    candidates, num_candidates, context, num_words, prior, evidence = document
+    scale, pairwise_scale = scales
+    table, slots = words
+    wide = np.empty((len(entities), table.shape[2]), np.float32)
+    take_wide(vectors, entities, wide)
+    psi, beta = np.zeros(candidates.shape, np.float32), np.zeros(context.shape, np.float32)
+    local_scores(wide, table, slots, candidates, num_candidates, context, num_words, R, psi, beta)
+    if not is_global:
+        return psi, beta, np.empty((0, 0), np.float32), psi
+    pairs = np.empty((len(entities), len(entities)), np.float32)
+    pair_scores(wide, times_entities[0], times_entities[1], pairwise_scale, pairs)
+    unary = scaled(psi, scale)
+    return psi, beta, pairs, combine(unary, prior, evidence, num_candidates, g) if has_g else unary
+
+
+@compiled
+def after_messages(mu, psi, document, pairs, scales, is_global, uses_log, explains, f):  # type: ignore[no-untyped-def]
+    """Beliefs, final scores, and how far the answer of one mention speaks for that of another."""
+    candidates, num_candidates, _, _, prior, evidence = document
+    log_belief, belief = np.zeros(psi.shape, np.float32), np.zeros(psi.shape, np.float32)
+    if not is_global:
+        return belief, combine(scaled(psi, scales[0]), prior, evidence, num_candidates, f), pairs
+    beliefs(mu, num_candidates, log_belief, belief)
+    rho = combine(log_belief if uses_log else belief, prior, evidence, num_candidates, f)
+    gain = np.empty((len(rho), len(rho)) if explains else (0, 0), np.float32)
+    if explains:
+        support(rho, candidates, num_candidates, pairs, gain)
+    return belief, rho, gain
+
+
+@compiled
+def scaled(values, scale):  # type: ignore[no-untyped-def]
+    result = np.empty(values.shape, np.float32)
+    for i in range(len(values)):
+        for s in range(values.shape[1]):
+            result[i, s] = scale * values[i, s]
+    return result
 
 
 @compiled
@@ -93,10 +162,10 @@ def beliefs(mu, num_candidates, log_belief, belief) -> None:  # type: ignore[no-
 
 
 @compiled
-def combine(  # type: ignore[no-untyped-def]
-    first, prior, evidence, num_candidates, weights, biases, rho
-) -> None:
+def combine(first, prior, evidence, num_candidates, layers):  # type: ignore[no-untyped-def]
     """f(first, log p(e|m), evidence) of every candidate; the lowest number where there is none."""
+    weights, biases = layers
+    rho = np.empty(first.shape, np.float32)
     total, row = num_candidates.sum(), 0
     values = np.zeros((total, weights[0].shape[1]), np.float32)
     for i in range(len(rho)):
@@ -118,6 +187,7 @@ def combine(  # type: ignore[no-untyped-def]
                 row += 1
             else:
                 rho[i, s] = _LOWEST
+    return rho
 
 
 @compiled

@@ -16,10 +16,10 @@ from safetensors.numpy import load_file
 
 from deeped_ray.knowledge.layers import Layers
 from deeped_ray.knowledge.parts import ArtifactError
-from deeped_ray.linking import answer_kernels, kernels, score_kernels
+from deeped_ray.linking import kernels, score_kernels
 from deeped_ray.linking.config import ModelConfig, ModelKind, Product
 from deeped_ray.linking.encoding import EncodedDocument, Floats
-from deeped_ray.linking.folded import Folded, Folding, wide, width_of
+from deeped_ray.linking.folded import Folded, Folding, wide
 
 LOWEST = np.float32(-1e30)
 Bools = npt.NDArray[np.bool_]
@@ -49,7 +49,10 @@ class FittedModel:
         self.kind, self.config = kind, config
         self._forms = {name: weights[name] for name in _form_names(kind)}
         self._f = _layers(weights, "f", config)
-        self._g = _layers(weights, "g", config) if _has_g(kind, config) else None
+        self._has_g = _has_g(kind, config)
+        self._g = _layers(weights, "g", config) if self._has_g else self._f
+        self._can_propagate = config.product == "max" and kernels.can_propagate(delta=config.damping, T=config.rounds)
+        self._messages = np.float32(config.damping), bool(config.excludes_receiver), config.rounds
 
     @classmethod
     def load(
@@ -77,53 +80,26 @@ class FittedModel:
         return Folding(entities, Folded(Layers(words), [self._forms[form] for form in "AB"]), times_entities)
 
     def score(self, document: EncodedDocument, folding: Folding, *, explain: bool = True) -> Scored:
-        entities = np.empty((len(document.entities), width_of(folding.entities.shape[1])), np.float32)
-        score_kernels.take_wide((folding.entities.own, folding.entities.extra), document.entities, entities)
-        psi, beta = self._attend(document, entities, folding)
-        scaled = np.float32(self.config.psi_scale) * psi
-        if self.kind == "local":
-            return Scored(_combine(self._f, scaled, document), psi, None, beta, None, explain)
-        unary = _combine(self._g, scaled, document) if self._g else scaled
-        pairs = self._pairs(document, entities, folding)
-        log_belief, belief = np.zeros((2, *psi.shape), np.float32)
-        mu = self._propagate(unary, document, pairs)
-        score_kernels.beliefs(mu, document.num_candidates, log_belief, belief)
-        rho = _combine(self._f, belief if self.config.belief == "probability" else log_belief, document)
-        support = support_of(rho, document, pairs) if explain else None
-        return Scored(rho, psi, belief, beta, support, explain)
-
-    def _attend(self, document: EncodedDocument, entities: Floats, folding: Folding) -> tuple[Floats, Floats]:
-        """Psi and beta (section 4)."""
-        psi, beta = np.zeros(document.candidates.shape, np.float32), np.zeros(document.context.shape, np.float32)
-        score_kernels.local_scores(
-            *(entities, *folding.times_words.take(document.words)),
-            *(document.candidates, document.num_candidates, document.context, document.num_words),
-            *(self.config.kept_words(self.kind), psi, beta),
+        vectors = folding.entities.own, folding.entities.extra
+        words, is_global = folding.times_words.take(document.words), self.kind == "global"
+        pairs = words if folding.times_entities is None else folding.times_entities.take(document.entities)
+        arrays = (document.candidates, document.num_candidates, document.context, document.num_words)
+        given = (*arrays, document.prior, document.evidence)
+        scales = np.float32(self.config.psi_scale), self._pairwise_scale(document)
+        R, ends = self.config.kept_words(self.kind), (self.config.belief == "log", explain)
+        before = (vectors, document.entities, words, pairs, given, R, scales, is_global, self._has_g)
+        if is_global and not self._can_propagate:
+            psi, beta, phi, unary = score_kernels.before_messages(*before, self._g)
+            mu = _propagate_plainly(unary, document, phi, self.config)
+            after = score_kernels.after_messages(mu, psi, given, phi, scales, is_global, *ends, self._f)
+        else:
+            psi, beta, *after = score_kernels.score(*before, *ends, self._messages, self._g, self._f)
+        belief, rho, support = after
+        return (
+            Scored(rho, psi, belief, beta, support, explain)
+            if is_global
+            else Scored(rho, psi, None, beta, None, explain)
         )
-        return psi, beta
-
-    def _pairs(self, document: EncodedDocument, entities: Floats, folding: Folding) -> Floats:
-        """Phi of all pairs of entities (section 5)."""
-        assert folding.times_entities is not None
-        pairs = np.empty((len(entities), len(entities)), np.float32)
-        table, slots = folding.times_entities.take(document.entities)
-        score_kernels.pair_scores(entities, table, slots, self._pairwise_scale(document), pairs)
-        return pairs
-
-    def _propagate(self, unary: Floats, document: EncodedDocument, pairs: Floats) -> Floats:
-        """mu after T rounds (section 5)."""
-        config, (n, S) = self.config, unary.shape
-        if config.product == "sum" or not kernels.can_propagate(delta=config.damping, T=config.rounds):
-            phi = pairs[document.candidates[:, None, :, None], document.candidates[None, :, None, :]]
-            is_candidate = np.arange(S) < document.num_candidates[:, None]
-            return _propagate_plainly(unary, phi, is_candidate, config)
-        mu = np.zeros((n, S), np.float32)
-        messages = (np.empty((1, n, kernels.width_of(n, S)), kind) for kind in (np.float32, np.float32, np.int8))
-        kernels.propagate(
-            *(unary, pairs, document.candidates, document.num_candidates),
-            *(np.float32(config.damping), bool(config.excludes_receiver), config.rounds, False, *messages, mu),
-        )
-        return mu
 
     def _pairwise_scale(self, document: EncodedDocument) -> np.float32:
         """The factor of Phi: 2 / (n - 1), or 2 / n, of the mentions that have candidates."""
@@ -165,20 +141,6 @@ def _layers(weights: Mapping[str, Floats], function: str, config: ModelConfig) -
 # -- equations
 
 
-def support_of(rho: Floats, document: EncodedDocument, pairs: Floats) -> Floats:
-    """Phi(e_i, e_j) - Phi(r_i, e_j), with r_i the runner-up of mention i."""
-    gain = np.empty((len(rho), len(rho)), np.float32)
-    answer_kernels.support(rho, document.candidates, document.num_candidates, pairs, gain)
-    return gain
-
-
-def _combine(layers: _Layers, first: Floats, document: EncodedDocument) -> Floats:
-    """f(first, log p(e|m), further evidence) of every candidate."""
-    rho = np.empty(first.shape, np.float32)
-    score_kernels.combine(first, document.prior, document.evidence, document.num_candidates, *layers, rho)
-    return rho
-
-
 def log_softmax(values: Floats, is_candidate: Bools) -> Floats:
     """Over the candidates of each mention; 0 where there is no candidate."""
     masked = np.where(is_candidate, values, LOWEST)
@@ -187,9 +149,11 @@ def log_softmax(values: Floats, is_candidate: Bools) -> Floats:
     return np.where(is_candidate, shifted - total, np.float32(0))
 
 
-def _propagate_plainly(unary: Floats, phi: Floats, is_candidate: Bools, config: ModelConfig) -> Floats:
+def _propagate_plainly(unary: Floats, document: EncodedDocument, pairs: Floats, config: ModelConfig) -> Floats:
     """As `lbp` says it, for settings that the kernel does not know."""
-    n = len(unary)
+    n, S = unary.shape
+    phi = pairs[document.candidates[:, None, :, None], document.candidates[None, :, None, :]]
+    is_candidate = np.arange(S) < document.num_candidates[:, None]
     has_candidates = is_candidate.any(axis=1, keepdims=True)
     is_message = (has_candidates & has_candidates.T & ~np.eye(n, dtype=bool))[:, :, None] & is_candidate[None]
     messages: Floats = np.zeros((n, *unary.shape), np.float32)

@@ -1,5 +1,6 @@
 import time
 from collections.abc import Sequence
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deeped_ray.corpus.priors import PriorCandidate, Senses
+from deeped_ray.linking import coreference
 from deeped_ray.linking.coreference import CoreferenceRule, share_person_candidates
 
 BILL, HILLARY, TOWN, PARIS, HILTON = range(5)
@@ -150,9 +152,14 @@ CANDIDATES = st.dictionaries(st.integers(0, 4), st.sampled_from([0.1, 0.2, 0.5, 
 )
 
 
-@given(mentions=st.lists(st.tuples(SURFACES, CANDIDATES), max_size=8), rule=st.sampled_from(RULES))
-def test_sharing_is_what_plain_loops_give(mentions: Mentions, rule: CoreferenceRule) -> None:
-    assert share(mentions, rule) == plain_loops(mentions, rule)
+@given(
+    mentions=st.lists(st.tuples(SURFACES, CANDIDATES), max_size=8),
+    rule=st.sampled_from(RULES),
+    few=st.sampled_from([0, 2000]),  # pairs that are all compared
+)
+def test_sharing_is_what_plain_loops_give(mentions: Mentions, rule: CoreferenceRule, few: int) -> None:
+    with mock.patch.object(coreference, "_FEW_PAIRS", few):
+        assert share(mentions, rule) == plain_loops(mentions, rule)
 
 
 @given(mentions=st.lists(st.tuples(SURFACES, CANDIDATES), max_size=8, unique_by=lambda mention: mention[0].lower()))

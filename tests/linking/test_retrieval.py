@@ -206,7 +206,7 @@ def test_names_are_forgotten_when_there_is_no_room_for_more(
 ) -> None:
     asked = ["Montreal", "Toronto", "Stanley Cup", "Montreal Canadiens"]
     known = inputs.retriever.names
-    expected = {surface: known._know(surface).entity.tolist() for surface in asked}
+    expected = {surface: found.entity.tolist() for surface, found in known._know(asked).items()}
     for name in ("REMEMBERED", "MATCHES", "_WORDS"):
         monkeypatch.setattr(known_names, name, 2)
     small = KnownNames(known.index)

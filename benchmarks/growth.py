@@ -9,7 +9,8 @@ own too. `pieces` are the batches of spilled files that tasks of ingest read: on
 --s3 the knowledge base lies on a real S3 API (moto) on loopback, which counts requests and bytes.
 
 With --work, dumps, knowledge bases and figures stay in that folder, and the same command goes on where a killed one was. A
-stage that was killed costs what all attempts took together: times are added, and the most memory counts.
+stage that was killed costs what all attempts took together: times are added, and the most memory counts. --write compares
+the lines of `deeped plan` with these wikis, which are larger than those they were fitted to, and extends their reach.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import contextlib
 import functools
 import json
 import logging
+import math
 import multiprocessing
 import operator
 import os
@@ -27,22 +29,27 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import ray
+from _fits import extended
 from _harness import finish, parser_of
 from bigwiki import Census, Dump, take_census, write_wiki
+from scale import part_mb
 
 from deeped_ray.batch.config import CorpusLinkingConfig
 from deeped_ray.batch.link import link_corpus
-from deeped_ray.corpus.config import CorpusConfig
+from deeped_ray.corpus.config import CorpusConfig, gathered_bytes_for
 from deeped_ray.corpus.ingest import build_corpus
-from deeped_ray.corpus.shuffle import Plan, Shuffle
+from deeped_ray.corpus.shuffle import MAX_RANGES, Plan, Shuffle
 from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import DetectionConfig
+from deeped_ray.planning.coefficients import COEFFICIENTS
 from deeped_ray.planning.meter import Cost, Meter
+from deeped_ray.planning.plan import SPILLED_PER_BYTE
 from deeped_ray.running.console import table
 
 Row = dict[str, Any]
@@ -205,6 +212,26 @@ def measure_size(
     return [rows[stage] for stage in args.stages]
 
 
+def sizes_of(kb: KnowledgeBase, dump_bytes: float, memory_gib: float) -> Row:
+    """What ingest has made, by the names that the lines of `deeped plan` have for it."""
+    gathered = gathered_bytes_for(int(memory_gib * 2**30))
+    partitions = max(MAX_RANGES, math.ceil(SPILLED_PER_BYTE * dump_bytes / gathered))
+    found = kb.open("pages").summary() | kb.open("corpus").summary()
+    names = {"names": len(kb.open("corpus").array("titles.entities"))}
+    files = kb.open("pages").files("titles-*.parquet")
+    return {
+        **names,
+        "partition_bytes": dump_bytes / partitions,
+        "words": found["tokens"],
+        "titles": found["pages"],
+        "targets": sum(file.reading(lambda source: pq.read_metadata(source).num_rows) for file in files),
+        "vocabulary": found["vocabulary"],
+        "pages_mb": part_mb(kb, "pages"),
+        "corpus_mb": part_mb(kb, "corpus"),
+        "names_mb": part_mb(kb, "corpus", prefixes=("titles.", "vocabulary.")),
+    }
+
+
 @contextlib.contextmanager
 def folder_of(size: float, work: Path | None) -> Iterator[Path]:
     """For good below `work`; without, for as long as it is used."""
@@ -226,8 +253,11 @@ def main() -> None:
     parser.add_argument("--memory-gib", type=float, default=2.0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--work", type=Path, help="folder for dumps and knowledge bases, which stay there")
+    parser.add_argument("--write", action="store_true", help="let the lines of `deeped plan` for ingest reach as far")
     parser.add_argument("--s3", action="store_true", help="knowledge bases on an S3 API on loopback")
     args = parser.parse_args()
+    if args.write and not args.work:
+        parser.error("--write looks at the knowledge bases: give --work")
     if args.s3 and args.work:
         parser.error("--s3 keeps nothing: give no --work")
     census = functools.cache(lambda: take_census(Dump(args.dump), workers=args.workers))
@@ -242,6 +272,14 @@ def main() -> None:
     first, last = ([row for row in rows if row["size"] == size] for size in (args.sizes[0], args.sizes[-1]))
     if "ingest" not in args.stages:
         return
+    if args.write:
+        larger = []
+        for row in [each for each in rows if each["stage"] == "ingest"]:
+            kb = KnowledgeBase(args.work / f"{row['size']:g}" / "kb")
+            larger.append(row | sizes_of(kb, 1e6 * row["dump_mb"], args.memory_gib))
+        known = extended(json.loads(COEFFICIENTS.read_text()), larger)
+        known["made"]["reach"] = f"benchmarks/growth.py --sizes {' '.join(f'{size:g}' for size in args.sizes)}"
+        COEFFICIENTS.write_text(json.dumps(known, indent=2) + "\n")
     ingests = {place: next(row for row in each if row["stage"] == "ingest") for place, each in enumerate((first, last))}
     finish(
         args,

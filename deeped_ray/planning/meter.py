@@ -23,6 +23,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 INTERVAL_S = 0.2
+WAITS = 4
+"""Times as long as a look took, at least, until the next: where the machine is busy, looks shall not be most of the work."""
 _PROC = Path("/proc")
 _AGENTS = ("ray::Dashboard", "ray::RuntimeEnv")  # Ray's own, named like workers; the system cuts names at 15 letters
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -101,7 +103,7 @@ class Meter:
 
     def _watch(self) -> None:
         while True:
-            ended = self._ends.is_set()
+            ended, start = self._ends.is_set(), time.monotonic()
             for each in _family():
                 self._last[each.pid, each.started] = each
                 role = "driver" if each.pid == os.getpid() else "worker" if _is_worker(each) else "ray"
@@ -112,7 +114,7 @@ class Meter:
             self._own_s = time.thread_time()
             if ended:  # seen once more after the end
                 return
-            self._ends.wait(INTERVAL_S)
+            self._ends.wait(max(INTERVAL_S, WAITS * (time.monotonic() - start)))
 
 
 def _is_worker(process: _Process) -> bool:

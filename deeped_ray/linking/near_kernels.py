@@ -4,7 +4,7 @@ import numpy as np
 
 from deeped_ray.linking.compiling import compiled
 from deeped_ray.linking.fit_kernels import add, unit
-from deeped_ray.linking.layout_kernels import is_in, place_from
+from deeped_ray.linking.layout_kernels import is_in, place_from, sort
 
 
 @compiled
@@ -81,6 +81,27 @@ def most_linked(linked, most, found):  # type: ignore[no-untyped-def]
             found[kept] = found[place]
             kept += 1
     return kept
+
+
+@compiled
+def join_near(by_words, by_entities, by_links, sources):  # type: ignore[no-untyped-def]
+    """Entities near the document, rising, and the source of each. The index may have found fewer: -1."""
+    some, num_some = np.empty(len(by_words), np.int64), 0
+    others, num_others = np.empty(len(by_entities) + len(by_links), np.int64), len(by_links)
+    others[:num_others] = by_links
+    for place in range(len(by_words)):
+        if by_words[place] >= 0:
+            some[num_some] = by_words[place]
+            num_some += 1
+        if by_entities[place] >= 0:
+            others[num_others] = by_entities[place]
+            num_others += 1
+    sort(some[:num_some])
+    sort(others[:num_others])
+    merged, source = np.empty(num_some + num_others, np.int64), np.empty(num_some + num_others, np.int64)
+    of_words, of_document = sources
+    number = merge_sources(some[:num_some], of_words, others[:num_others], of_document, merged, source)
+    return merged[:number], source[:number]
 
 
 @compiled

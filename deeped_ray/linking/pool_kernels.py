@@ -16,8 +16,6 @@ _SPREAD, _32 = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 
 @compiled
 def gather(  # type: ignore[no-untyped-def]
-    first_mention,
-    end_mention,
     firsts,
     longer,
     names,
@@ -32,7 +30,7 @@ def gather(  # type: ignore[no-untyped-def]
     by_score,
     kept,
 ):
-    """The best rows of some mentions' pools, by mention; returns their number.
+    """The best rows of the pools of a window's mentions, by mention; returns their number.
 
     `columns` are the places of evidence: prior, first kind of name, longer name, context fit; the other measures follow.
     The weights of all evidence come with that of the logarithm of the prior at the end.
@@ -45,7 +43,7 @@ def gather(  # type: ignore[no-untyped-def]
     prior_at, name_at, longer_at, fit_at = columns
     kept_mention, kept_entity, kept_evidence, kept_scores = kept
     most = 0
-    for i in range(first_mention, end_mention):
+    for i in range(len(slots)):
         num_named = places_of[slots[i], 1] - places_of[slots[i], 0]
         size = first_starts[i + 1] - first_starts[i] + num_named + len(near_entity)
         for k in range(longer_starts[i], longer_starts[i + 1]):
@@ -61,7 +59,7 @@ def gather(  # type: ignore[no-untyped-def]
     best, is_best = np.empty(by_prior + by_score, np.int64), np.zeros(most, np.bool_)
     context = np.empty(contexts.shape[1], np.float32)
     num_kept = 0
-    for i in range(first_mention, end_mention):
+    for i in range(len(slots)):
         number, adds = 0, not is_listed[i]
         for k in range(first_starts[i], first_starts[i + 1]):
             row = _row_of(first_entity[k], True, places, base, entity, number)

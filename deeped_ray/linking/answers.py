@@ -26,6 +26,7 @@ from deeped_ray.linking import answer_kernels as kernels
 from deeped_ray.linking.certainty import Certain
 from deeped_ray.linking.encoding import EncodedGroup, Ints
 from deeped_ray.linking.groups import Group
+from deeped_ray.linking.layout_kernels import WORDS
 from deeped_ray.linking.retrieval import SOURCES
 from deeped_ray.linking.scoring import AllScored, arrays_of
 from deeped_ray.types import Candidate, Document, Prediction
@@ -210,7 +211,7 @@ def columns_of(group: Group, encoded: EncodedGroup, scored: AllScored, certain: 
         *((scored.beta, scored.support), scored.explains, SUPPORTERS),
     )
     bounds, offsets, entity, numbers, source, none, attended, support = found
-    all_bounds, places, words = bounds.tolist(), group.places, encoded.layout[:, kernels.WORDS].tolist()
+    all_bounds, places, words = bounds.tolist(), group.places, encoded.layout[:, WORDS].tolist()
     windows = []
     for w, (start, end) in enumerate(itertools.pairwise(group.bounds.tolist())):
         (row, at, word, other), (row_end, at_end, word_end, other_end) = all_bounds[w : w + 2]

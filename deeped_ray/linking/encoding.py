@@ -173,7 +173,7 @@ def encode_group(
     gold = np.array([-1 if each is None else each for each in golds], np.int64)
     rows = kept.mention, kept.entity, kept.evidence
     given = (bounds, kept.bounds, rows, known, sides, kept.spread, kept.num_sources, num_evidence)
-    return EncodedGroup(*kernels.lay_out(*given, gold), gold)
+    return EncodedGroup(*kernels.lay_out(*given, gold))
 
 
 def padded(values: npt.NDArray[Scalar], lengths: Ints) -> npt.NDArray[Scalar]:

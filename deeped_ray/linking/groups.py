@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from deeped_ray.linking.encoding import Ints
 from deeped_ray.types import Document, Mention
@@ -53,7 +54,7 @@ class Group(NamedTuple):
     mentions: list[Mention]
     places: Ints
     """Of mentions in their documents."""
-    is_answered: Ints
+    is_answered: npt.NDArray[np.bool_]
     spans: Ints
     """Start and end of each mention in the text, [N, 2]."""
     surfaces: list[str]

@@ -58,7 +58,8 @@ def lay_out(bounds, row_bounds, rows, known, sides, spread, num_sources, num_evi
                 row, s = row + 1, s + 1
             gold[i] = place
             at, cell = at + widths[w, 0], cell + widths[w, 1]
-    return layout, widths, words, entities, context, num_words, candidates, num_candidates, prior, evidence, sources
+    of_words = layout, widths, words, entities, context, num_words
+    return of_words + (candidates, num_candidates, prior, evidence, sources, gold)  # noqa: RUF005
 
 
 @compiled

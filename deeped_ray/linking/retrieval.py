@@ -193,12 +193,10 @@ class Retriever:
         )
         row_bounds, mention, entity = row_bounds_and_keys
         pause()
-        titles, text_words = self._title_words.take(entity), words_around(group, pause)
-        rows = row_bounds, mention, entity, evidence, scores
-        bounds = kernels.compare(
-            *(group.bounds, group.names, rows, self._link_vectors.halves, LINK_FIT, TITLES),
-            *((names.titles, names.titled[slots]), titles, text_words, _WEIGHTS_OF_ALL, by_prior, by_score),
-        )
+        titles = names.titles, names.titled[slots], *self._title_words.take(entity)
+        rows, columns = (row_bounds, mention, entity, evidence, scores), (LINK_FIT, TITLES)
+        given = group.bounds, group.names, rows, self._link_vectors.halves, columns, titles, words_around(group, pause)
+        bounds = kernels.compare(*given, _WEIGHTS_OF_ALL, by_prior, by_score)
         pause()
         end = bounds[-1]
         return Kept(bounds, mention[:end], entity[:end], evidence[:end], _SPREAD_OF, len(SOURCES))

@@ -42,7 +42,6 @@ def gather(  # type: ignore[no-untyped-def]
     starts, first_entity, first_prior, first_support = firsts
     nearest, linked, num_linked, sources = near
     slots, matched, listed, lists, listed_entity, words, own_names = names
-    prior_at, name_at, longer_at, fit_at = columns
     by_prior, by_score, compared = sizes
     num_windows, most = len(bounds) - 1, len(slots) * (by_prior + compared)
     row_bounds = np.zeros(num_windows + 1, np.int64)
@@ -90,7 +89,7 @@ def gather(  # type: ignore[no-untyped-def]
                 pool[3],
                 name[first:end],
                 vectors,
-                fit_at,
+                columns[3],
                 weights,
                 by_prior,
                 compared,
@@ -106,16 +105,15 @@ def gather(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def compare(
-    bounds, name, rows, halves, link_at, titles_at, own_titles, titles, text_words, weights, by_prior, by_score
-):  # type: ignore[no-untyped-def]
+def compare(bounds, name, rows, halves, columns, titles, text_words, weights, by_prior, by_score):  # type: ignore[no-untyped-def]
     """The rows of `gather`, compared by hyperlinks and titles too: the best of each mention, moved to the beginning.
 
-    Returns where those of each window begin.
+    `titles` are the words of the names and where those of each mention stand, and the same for all entities. Returns where
+    the rows of each window begin.
     """
     row_bounds, mention, entity, evidence, scores = rows
-    own_words, own_places = own_titles
-    title_words, title_places = titles
+    own_words, own_places, title_words, title_places = titles
+    link_at, titles_at = columns
     found, found_bounds = text_words
     kept_bounds = np.zeros(len(bounds), np.int64)
     for w in range(len(bounds) - 1):

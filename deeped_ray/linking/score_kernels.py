@@ -6,6 +6,7 @@ from deeped_ray.linking.answer_kernels import support
 from deeped_ray.linking.compiling import compiled, compiled_exactly
 from deeped_ray.linking.kernels import dots, dots_of, propagate, weigh
 from deeped_ray.linking.layout_kernels import CELLS, CONTEXTS, ENTITIES, PAIRS, WORDS, window_of
+from deeped_ray.linking.memory_kernels import fetch_ahead
 
 _LOWEST, _MIN_PRIOR, _ZERO = np.float32(-1e30), np.float32(1e-3), np.float32(0)
 
@@ -151,6 +152,7 @@ def take_wide(vectors, rows, result) -> None:  # type: ignore[no-untyped-def]
     """The rows of two layers, beside zeros."""
     own, extra = vectors
     for i in range(len(rows)):
+        fetch_ahead(own, rows, i, len(rows))
         for k in range(own.shape[1], result.shape[1]):
             result[i, k] = 0
         if rows[i] < len(own):

@@ -127,7 +127,7 @@ class FittedModel:
         if is_global and not self._can_propagate:
             return self._score_plainly(group, (vectors, given, words, pairs), rest)
         found = kernels.score_all(vectors, given, words, pairs, *rest, self._messages, self._g, self._f)
-        return AllScored(*found, explain)
+        return AllScored._make((*found, explain))
 
     def _score_plainly(self, group: EncodedGroup, given: tuple[Any, ...], rest: tuple[Any, ...]) -> AllScored:
         """Window by window, with messages as `lbp` says them."""
@@ -148,7 +148,7 @@ class FittedModel:
             places = group.layout[w, [CELLS, CELLS, CELLS, CONTEXTS, PAIRS]].tolist()
             for values, target, at in zip((rho, psi, belief, beta, support), found, places, strict=True):
                 kernels.put(values, target, at)
-        return AllScored(*found, explain)
+        return AllScored._make((*found, explain))
 
 
 def arrays_of(group: EncodedGroup) -> tuple[Any, ...]:

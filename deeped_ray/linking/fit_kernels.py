@@ -35,27 +35,31 @@ def rest_of(x):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def two_dots(own, extra, row, x, x_rest, y, y_rest):  # type: ignore[no-untyped-def]
-    """Both products of an entity's vector, which is read once."""
-    if row < len(own):
-        return _two_dots(own[row], x, x_rest, y, y_rest)
-    return _two_dots(extra[row - len(own)], x, x_rest, y, y_rest)
+def two_products(own, extra, entity, number, x, y, with_x, with_y) -> None:  # type: ignore[no-untyped-def]
+    """Of the vectors of the first entities with x and y: each is read once."""
+    x_rest, y_rest, d = rest_of(x), rest_of(y), len(x)
+    whole = d - d % LANES if d >= LANES else d
+    for row in range(number):
+        fetch_ahead(own, entity, row, number)
+        vector = own[entity[row]] if entity[row] < len(own) else extra[entity[row] - len(own)]
+        first = second = np.float32(0)
+        for each in range(whole):
+            first += vector[each] * x[each]
+            second += vector[each] * y[each]
+        if whole < d:
+            last = vector[d - LANES :]
+            for each in range(LANES):
+                first += last[each] * x_rest[each]
+                second += last[each] * y_rest[each]
+        with_x[row], with_y[row] = first, second
 
 
 @compiled
-def _two_dots(vector, x, x_rest, y, y_rest):  # type: ignore[no-untyped-def]
-    d = len(vector)
-    whole = d - d % LANES if d >= LANES else d
-    first = second = np.float32(0)
-    for each in range(whole):
-        first += vector[each] * x[each]
-        second += vector[each] * y[each]
-    if whole < d:
-        last = vector[d - LANES :]
-        for each in range(LANES):
-            first += last[each] * x_rest[each]
-            second += last[each] * y_rest[each]
-    return first, second
+def products(own, extra, entity, number, x, with_x) -> None:  # type: ignore[no-untyped-def]
+    """Of the vectors of the first entities with x."""
+    rest = rest_of(x)
+    for row in range(number):
+        with_x[row] = dot(own, extra, entity[row], x, rest)
 
 
 @compiled

@@ -86,22 +86,26 @@ def most_linked(linked, most, found):  # type: ignore[no-untyped-def]
 @compiled
 def join_near(by_words, by_entities, by_links, sources):  # type: ignore[no-untyped-def]
     """Entities near the document, rising, and the source of each. The index may have found fewer: -1."""
-    some, num_some = np.empty(len(by_words), np.int64), 0
-    others, num_others = np.empty(len(by_entities) + len(by_links), np.int64), len(by_links)
-    others[:num_others] = by_links
-    for place in range(len(by_words)):
-        if by_words[place] >= 0:
-            some[num_some] = by_words[place]
-            num_some += 1
-        if by_entities[place] >= 0:
-            others[num_others] = by_entities[place]
-            num_others += 1
-    sort(some[:num_some])
-    sort(others[:num_others])
-    merged, source = np.empty(num_some + num_others, np.int64), np.empty(num_some + num_others, np.int64)
+    some, others = rising(by_words), rising(by_entities)
+    merged, source = np.empty(len(others) + len(by_links), np.int64), np.empty(len(others) + len(by_links), np.int64)
     of_words, of_document = sources
-    number = merge_sources(some[:num_some], of_words, others[:num_others], of_document, merged, source)
-    return merged[:number], source[:number]
+    others = merged[: merge_sources(others, of_document, by_links, of_document, merged, source)]
+    size = len(some) + len(others)
+    found, source = np.empty(size, np.int64), np.empty(size, np.int64)
+    number = merge_sources(some, of_words, others, of_document, found, source)
+    return found[:number], source[:number]
+
+
+@compiled
+def rising(found):  # type: ignore[no-untyped-def]
+    """What the index has found, in order."""
+    values, number = np.empty(len(found), np.int64), 0
+    for place in range(len(found)):
+        if found[place] >= 0:
+            values[number] = found[place]
+            number += 1
+    sort(values[:number])
+    return values[:number]
 
 
 @compiled

@@ -8,9 +8,8 @@ import numpy as np
 
 from deeped_ray.linking.choice_kernels import keep_best_of, score
 from deeped_ray.linking.compiling import compiled
-from deeped_ray.linking.fit_kernels import dot, rest_of, two_dots, unit
+from deeped_ray.linking.fit_kernels import products, two_products, unit
 from deeped_ray.linking.kernels import log
-from deeped_ray.linking.memory_kernels import fetch_ahead
 
 _SPREAD, _32 = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 
@@ -26,7 +25,7 @@ def gather(  # type: ignore[no-untyped-def]
     have one pool, and differ in their contexts alone.
     """
     slots, is_listed = names[0], near[3]
-    fit_at, size = columns[3], by_prior + by_score
+    (prior_at, _, _, fit_at), size = columns, by_prior + by_score
     kept_mention, kept_entity, kept_evidence, kept_scores = kept
     most = most_rows(firsts, longer, names, near)
     num_places = 16
@@ -41,7 +40,7 @@ def gather(  # type: ignore[no-untyped-def]
     seen = np.empty(most, np.float64), np.empty(most, np.bool_)
     prior, known, fits = np.empty(most, np.float32), np.empty(most, np.float32), np.empty(most, np.float32)
     scores, best, is_best = np.empty(most, np.float32), np.empty(size, np.int64), np.empty(most, np.bool_)
-    context, document_rest = np.empty(contexts.shape[1], np.float32), rest_of(document)
+    context, document_fits = np.empty(contexts.shape[1], np.float32), np.empty(most, np.float32)
     counts, is_done, base = np.zeros(len(slots), np.int64), np.zeros(len(slots), np.bool_), 1
     for i in range(len(slots)):
         if is_done[i]:
@@ -49,24 +48,18 @@ def gather(  # type: ignore[no-untyped-def]
         number = fill(i, firsts, longer, names, near, columns, table, base, seen)
         base += number
         unit(contexts[i], context)
-        context_rest, total = rest_of(context), log_of_links(entity, number, num_links)
+        two_products(vectors[0], vectors[1], entity, number, context, document, fits, document_fits)
+        note_links(entity, number, num_links, seen[0], seen[1], fit_at + 2, evidence)
         for row in range(number):
-            fetch_ahead(vectors[0], entity, row, number)
-            fits[row], evidence[row, fit_at + 1] = two_dots(
-                vectors[0], vectors[1], entity[row], context, context_rest, document, document_rest
-            )
-            links = num_links[entity[row]]
-            note_links(links, total, seen[0][row], seen[1][row], evidence[row, fit_at + 2 :])
-            prior[row] = evidence[row, columns[0]]
+            evidence[row, fit_at + 1] = document_fits[row]
+            prior[row] = evidence[row, prior_at]
             known[row] = score(evidence[row], weights, prior[row])
         for j in range(i, len(slots)):
             if slots[j] != slots[i] or is_listed[j] != is_listed[i] or not has_same(i, j, firsts):
                 continue
             if j > i:
                 unit(contexts[j], context)
-                context_rest = rest_of(context)
-                for row in range(number):
-                    fits[row] = dot(vectors[0], vectors[1], entity[row], context, context_rest)
+                products(vectors[0], vectors[1], entity, number, context, fits)
             for row in range(number):
                 scores[row] = known[row] + weights[fit_at] * fits[row]
                 is_best[row] = False
@@ -136,23 +129,19 @@ def fill(i, firsts, longer, names, near, columns, table, base, seen):  # type: i
 
 
 @compiled
-def log_of_links(entity, number, num_links):  # type: ignore[no-untyped-def]
-    """To all entities of a pool."""
+def note_links(entity, number, num_links, support, is_first, at, evidence) -> None:  # type: ignore[no-untyped-def]
+    """The measures of counts from `at` on: links, share of links, and for the prior's entities count and called so."""
     total = 0.0
     for row in range(number):
         total += num_links[entity[row]] + 1
-    return np.log(total)
-
-
-@compiled
-def note_links(links, total, support, is_first, evidence) -> None:  # type: ignore[no-untyped-def]
-    """The measures of counts: links, share of links, and for the prior's entities count and called so."""
-    log_links = log(np.float32(links + 1))
-    evidence[0] = log_links / 10
-    evidence[1] = (log_links - total) / 10
-    if is_first:
-        evidence[2] = log(np.float32(support + 1)) / 5
-        evidence[3] = min(support / max(links, 1), 1.0)
+    total = np.log(total)
+    for row in range(number):
+        links = num_links[entity[row]]
+        log_links = log(np.float32(links + 1))
+        evidence[row, at], evidence[row, at + 1] = log_links / 10, (log_links - total) / 10
+        if is_first[row]:
+            evidence[row, at + 2] = log(np.float32(support[row] + 1)) / 5
+            evidence[row, at + 3] = min(support[row] / max(links, 1), 1.0)
 
 
 @compiled

@@ -77,8 +77,10 @@ def test_products_leave_no_number_out(d: int) -> None:
     rng = np.random.default_rng(d)
     own, extra = (rng.standard_normal((number, d), dtype=np.float32) for number in (3, 2))
     x, y = rng.standard_normal((2, d), dtype=np.float32)
-    rests = fit_kernels.rest_of(x), fit_kernels.rest_of(y)
-    for row, vector in enumerate([*own, *extra]):
-        expected = [vector @ x, vector @ y]
-        assert fit_kernels.two_dots(own, extra, row, x, rests[0], y, rests[1]) == pytest.approx(expected, abs=1e-4)
-        assert fit_kernels.dot(own, extra, row, x, rests[0]) == pytest.approx(expected[0], abs=1e-4)
+    rows, expected = np.array([4, 0, 2, 3, 1]), np.concatenate([own, extra])[[4, 0, 2, 3, 1]]
+    first, second = np.empty((2, 5), np.float32)
+    fit_kernels.two_products(own, extra, rows, 5, x, y, first, second)
+    np.testing.assert_allclose(first, expected @ x, atol=1e-4)
+    np.testing.assert_allclose(second, expected @ y, atol=1e-4)
+    fit_kernels.products(own, extra, rows, 5, y, first)
+    np.testing.assert_allclose(first, expected @ y, atol=1e-4)

@@ -98,10 +98,10 @@ def train_linker(
 
 def _fit(job: FitJob, workers: WorkerConfig, run: Location, folder: Path) -> list[Validation]:
     """Fill the part with models; without enough documents there are none, and the linker links by prior alone."""
-    if job.documents.are_enough:
+    if job.documents.teach(job.inputs().catalogue):
         return _keep_best(_fit_on_ray(job, workers, run), job.training, folder)
     logger.warning(
-        "fewer than %d links to learn from: the linker answers by the prior alone. Give --train, as in aida:FILE, to train a model.",
+        "fewer than %d links lead to entities of this knowledge base: the linker answers by the prior alone. Give --train, as in aida:FILE, to train a model.",
         LEAST_MENTIONS,
     )
     Location(folder / "summary.json").write_json({"models": []})

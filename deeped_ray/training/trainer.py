@@ -177,8 +177,9 @@ def _fit_detection(job: FitJob, folder: Path) -> None:
     """How mentions are found in raw text."""
     (fitted,) = tasks.run("detection", detection, [job.training.seed], job, unit="fits").results
     save_file(fitted.weights, folder / DETECTION_WEIGHTS)
-    f1 = ", ".join(f"{kind.removesuffix('_f1')} {value:.1%}" for kind, value in fitted.f1.items())
-    logger.info("detection: F1 on documents kept aside: %s", f1)
+    if fitted.f1:
+        f1 = ", ".join(f"{kind.removesuffix('_f1')} {value:.1%}" for kind, value in fitted.f1.items())
+        logger.info("detection: F1 on documents kept aside: %s", f1)
 
 
 def _fit_on_ray(job: FitJob, workers: WorkerConfig, run: Location) -> Checkpoint:

@@ -29,6 +29,8 @@ from deeped_ray.types import DeepEdError
 ROOT = Path(__file__).resolve().parent.parent.parent
 """The checkout, or the folder of installed packages."""
 IS_CHECKOUT = (ROOT / "jobs").is_dir() and (ROOT / "pyproject.toml").exists()
+API_SERVER = "RAY_API_SERVER_ADDRESS"
+"""The dashboard that processes of Ray ask about actors. Unless it is set, they take that of any Ray on this host."""
 START_TIMEOUT_S = 90
 # Ray Train leaves a detached actor behind, for which a raylet waits 30 s; it holds nothing worth the wait.
 STOP_TIMEOUT_S = 6
@@ -147,7 +149,7 @@ def local_ray(*, num_cpus: int | None = None, meanwhile: Callable[[], object] = 
     log = folder / "head.log"
     start_environment = {
         name: value for name, value in environment.items() if name not in ("RAY_ADDRESS", "RAY_DASHBOARD_ADDRESS")
-    }
+    } | {API_SERVER: environment["RAY_ADDRESS"]}
 
     def start() -> "subprocess.Popen[bytes]":
         with open(log, "wb") as output:

@@ -279,10 +279,15 @@ def _body(*models: type[BaseModel]) -> dict[str, Any]:
 
 
 def _describe(api: FastAPI) -> None:
-    """Add the bodies that FastAPI does not know to /openapi.json."""
+    """Add the bodies that FastAPI does not know to /openapi.json, which is made when it is first asked for."""
+    without_bodies = api.openapi
     bodies = (LinkRequest, LinkRequests, RelRequest, RelatednessRequest, SearchRequest)
-    _, schemas = models_json_schema(
-        [(model, "validation") for model in bodies], ref_template="#/components/schemas/{model}"
-    )
-    described = api.openapi()
-    described["components"]["schemas"] |= schemas["$defs"]
+
+    def openapi() -> dict[str, Any]:
+        if not api.openapi_schema:
+            inputs = [(model, "validation") for model in bodies]
+            _, schemas = models_json_schema(inputs, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+            without_bodies()["components"]["schemas"] |= schemas["$defs"]
+        return without_bodies()
+
+    api.openapi = openapi  # type: ignore[method-assign]

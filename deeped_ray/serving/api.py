@@ -19,7 +19,7 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.middleware import Middleware
-from starlette.types import Receive, Scope, Send
+from starlette.routing import request_response
 
 from deeped_ray import __version__
 from deeped_ray.serving import metrics
@@ -70,11 +70,7 @@ class Direct(APIRoute):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.app = self._answer
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reply: Response = await self.endpoint(Request(scope, receive))
-        await reply(scope, receive, send)
+        self.app = request_response(self.endpoint)
 
 
 def create_api(service: LinkingService, *, token: str | None = None, writers_token: str | None = None) -> FastAPI:

@@ -141,6 +141,7 @@ def local_ray(*, num_cpus: int | None = None, meanwhile: Callable[[], object] = 
         *(executable("ray"), "start", "--head", "--block", "--disable-usage-stats"),
         *("--node-ip-address", "127.0.0.1", "--port", str(gcs), "--temp-dir", str(folder / "ray")),
         *("--dashboard-host", "127.0.0.1", "--dashboard-port", str(dashboard), "--ray-client-server-port", str(client)),
+        *("--include-log-monitor", "false"),  # what workers print stays in their files
         *("--dashboard-agent-listen-port", str(agent), "--dashboard-agent-grpc-port", str(agent_grpc)),
         *("--metrics-export-port", str(metrics), "--runtime-env-agent-port", str(runtime_env)),
         *(("--num-cpus", str(num_cpus)) if num_cpus else ()),

@@ -99,7 +99,7 @@ class Guard:
         if is_writing:
             if is_writer:
                 return None
-            return _NO_TOKEN if self._writers_token and not is_reader else _NO_WRITING
+            return _NO_WRITERS_TOKEN if self._writers_token and not is_reader else _NO_WRITING
         is_manifest = path == MANIFEST and not scope["query_string"]
         is_open = is_reading and (path == "/" or path.startswith(OPEN) or is_manifest)
         return None if is_open or is_reader or is_writer else _NO_TOKEN
@@ -107,6 +107,13 @@ class Guard:
 
 _NO_TOKEN = JSONResponse(
     {"detail": "Send the API token as Authorization: Bearer TOKEN."}, 401, {"WWW-Authenticate": "Bearer"}
+)
+
+
+_NO_WRITERS_TOKEN = JSONResponse(
+    {"detail": "Send the writers' token as Authorization: Bearer TOKEN: this route changes something."},
+    401,
+    {"WWW-Authenticate": "Bearer"},
 )
 
 

@@ -26,6 +26,7 @@ class LinkerDeployment:
         from deeped_ray.serving import memory
 
         self._tokens = read_token(args.token_file), read_token(args.writers_token_file)
+        memory.hold_less()
         memory.compile_apart(args)
         from deeped_ray.serving.service import LinkingService
 

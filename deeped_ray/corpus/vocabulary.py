@@ -79,7 +79,9 @@ def join(pages: Part, folder: Path, *, min_count: int) -> Vocabulary:
     """Write the words that are frequent enough."""
     table = read_merged(pages.files("words-*.parquet"), filters=[("count", ">=", min_count)])
     if not table.num_rows:
-        raise DeepEdError(f"No word of the dump occurs {min_count} times. Lower `min_word_count`.")
+        raise DeepEdError(
+            f"No word of the dump occurs {min_count} times. Lower `min_word_count`: --set corpus.min_word_count=1."
+        )
     write_hashed_strings(folder, "vocabulary", table["hash"].to_numpy(), table["word"])
     np.save(folder / "vocabulary.counts.npy", table["count"].to_numpy())
     return Vocabulary.read(StringIndex(folder, "vocabulary"))

@@ -167,8 +167,8 @@ def _embedding(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficien
         driver_s=known.seconds("embedding", "driver_s", sizes, cluster.speed),
         shared_s=known.seconds("embedding", "worker_s", sizes, cluster.speed),
         start_s=_start("start", sizes, cluster, known),
-        # by arithmetic: some numbers for each entity; x'_w lies in a file
-        driver_gib=Estimate(0.4 + 50 * work.num_entities / GIB, 1.5),
+        # 0.53 at 501,526 entities; by arithmetic some numbers for each, and x'_w lies in a file
+        driver_gib=Estimate(0.5 + 50 * work.num_entities / GIB, 1.5),
         worker_gib=known.at("shard", "worker_gib", sizes),
         disk_gb=vectors_gb,
         work_gb=vectors_gb,

@@ -84,7 +84,8 @@ def cost(workers: int, root: Location, texts: list[str], args: argparse.Namespac
     core_seconds(texts[: args.few], root, args)  # all workers start
     few, many = (core_seconds(texts[:count], root, args) for count in (args.few, args.documents))
     ray.shutdown()
-    return (many - few) / (args.documents - args.few)
+    each: float = (many - few) / (args.documents - args.few)
+    return each
 
 
 def main() -> None:

@@ -250,9 +250,9 @@ class Senses(Sequence[PriorCandidate]):
 
     def first(self, most: int) -> "Senses":
         """The most probable ones, the same object every time."""
-        if len(self) <= most:
+        if len(self.entity) <= most:
             return self
-        if self._first is None or len(self._first) != most:
+        if self._first is None or len(self._first.entity) != most:
             self._first = self[:most]
         return self._first
 

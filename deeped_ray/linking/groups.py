@@ -21,6 +21,10 @@ MOST_MENTIONS = 200
 """Of a group: enough that what Python does for a group hardly counts, and some 20 ms of work."""
 
 
+CHARACTERS = 500
+"""Of text that count as a mention: reading them takes less time than linking one."""
+
+
 class Window(NamedTuple):
     """Mentions that are linked jointly, by their places in the document."""
 
@@ -100,15 +104,16 @@ def groups_of(texts: Texts, *, most: int | None = None) -> Iterator[Group]:
 
 
 def lots_of(documents: Sequence[Document], *, most: int) -> list[list[Document]]:
-    """The documents in their order, in lots of up to so many mentions; a lot has one at least."""
+    """The documents in their order, in lots of up to so many mentions, or as much text; a lot has one document at least."""
     lots: list[list[Document]] = []
     total = most
     for document in documents:
-        if total + len(document.mentions) > most or not lots:
+        size = max(len(document.mentions), len(document.text) // CHARACTERS)
+        if total + size > most or not lots:
             lots.append([])
             total = 0
         lots[-1].append(document)
-        total += len(document.mentions)
+        total += size
     return lots
 
 

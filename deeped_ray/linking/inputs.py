@@ -149,7 +149,8 @@ class LinkerInputs:
         pause: Pause = no_pause,
     ) -> Iterator[tuple[Group, EncodedGroup]]:
         """The windows of the documents, group by group."""
-        documents = [*filter(lambda each: each.mentions, documents)]
+        if not any(document.mentions for document in documents):
+            return
         texts = Texts.of(documents)
         known = KnownWords(texts.text, self.words, pause)
         firsts = [self.first_candidates(document, number=number, pause=pause) for document in documents]

@@ -40,6 +40,11 @@ def test_lots_have_all_documents_in_their_order() -> None:
     assert lots_of([], most=5) == []
 
 
+def test_lots_of_long_texts_have_fewer_documents() -> None:
+    long = Document("", "x" * 5 * groups.CHARACTERS, ())
+    assert [len(lot) for lot in lots_of([long, long, document(3)], most=9)] == [1, 2]
+
+
 def test_long_and_short_documents_get_the_same_bytes_alone_and_together(
     linker: Linker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

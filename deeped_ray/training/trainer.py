@@ -101,7 +101,7 @@ def _fit(job: FitJob, workers: WorkerConfig, run: Location, folder: Path) -> lis
     if job.documents.teach(job.inputs().catalogue):
         return _keep_best(_fit_on_ray(job, workers, run), job.training, folder)
     logger.warning(
-        "fewer than %d links lead to entities of this knowledge base: the linker answers by the prior alone. Give --train, as in aida:FILE, to train a model.",
+        "fewer than %d links, examples or annotations lead to entities of this knowledge base: the linker answers by the prior alone. Give --train or --documents to train a model.",
         LEAST_MENTIONS,
     )
     Location(folder / "summary.json").write_json({"models": []})

@@ -47,7 +47,7 @@ FITTED: dict[str, dict[str, list[str]]] = {
     "shard": {"worker_gib": [FIXED, "entities"]},
     "index": {
         "core_s": ["entities", "names"],
-        "driver_gib": [FIXED, "entities", "names"],
+        "driver_gib": [FIXED, "entities"],
         "part_mb": ["entities", "names"],
     },
     "training": {"core_s": [FIXED, "mentions"], "worker_gib": [FIXED, "mentions"], "part_mb": [FIXED]},
@@ -60,12 +60,17 @@ FITTED: dict[str, dict[str, list[str]]] = {
 PER_PIECE = ("workers", "mentions", "reads", "markup_bytes", "file_words")
 # costs that may grow with a size though none was measured to: linking in a larger knowledge base
 ALSO = {"linking": ["entities"]}
+# quantities of ingest whose lines benchmarks/growth.py compares with larger wikis
+EXTENDED = ("worker_s", "pages_mb", "corpus_mb", "names_mb")
+LEAST_DRIFT = 0.05
+# an earlier run of it, of which no knowledge base is left: docs/scale.md
+TWICE: Row = {"partition_bytes": 229e6 / 16, "worker_gib": 0.99}
 # benchmarks/index.py and benchmarks/serve.py, docs/scale.md and docs/results.md; one core-second of theirs is taken as one of ours
 MEASURED_BEFORE: list[Row] = [
     {"stage": "index", "entities": 270_000, "names": 0, "core_s": 12.0, "driver_gib": 0.41, "part_mb": 24.9},
     {"stage": "index", "entities": 600_000, "names": 0, "core_s": 39.0, "driver_gib": 0.52, "part_mb": 54.7},
     {"stage": "index", "entities": 6_000_000, "names": 0, "core_s": 347.0, "driver_gib": 1.24, "part_mb": 508.0},
-    {"stage": "index", "entities": 0, "names": 791_171, "core_s": 20.0, "driver_gib": 0.56, "part_mb": 47.0},
+    {"stage": "index", "entities": 0, "names": 791_171, "core_s": 20.0, "part_mb": 47.0},
     # 365 documents a second on 2 cores, the clients' work included
     {"stage": "serving", "mentions": 19, "core_s": 2 / 365},
     # jobs/embed_entities.py, docs/results.md: the small slices do not even fill a shard
@@ -178,6 +183,38 @@ def coefficients(rows: Sequence[Row], command: str) -> dict[str, Any]:
     }
 
 
+def extended(known: dict[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
+    """Coefficients whose lines of ingest have met larger wikis: they reach as far as these, and their bands cover them.
+
+    The rows are of `growth.py`, start included. The driver's time and the workers' memory are fitted to them anew.
+    """
+    starts = {who: Fit(**known["stages"]["start"][who]).at({"workers": 1}).value for who in ("driver_s", "worker_s")}
+    rows = [_at_speed(row, known["made"]["probe_s"], starts) for row in rows]
+    lines = dict(known["stages"]["ingest"])
+    for quantity in EXTENDED:
+        lines[quantity] = _extended(Fit(**lines[quantity]), rows, quantity)._asdict()
+    driver = fit(rows, "driver_s", ["targets"])
+    lines["driver_s"] = driver._replace(spread=max(driver.spread, lines["driver_s"]["spread"]))._asdict()
+    lines["worker_gib"] = fit([*rows, TWICE], "worker_gib", [FIXED, "partition_bytes"])._asdict()
+    return {**known, "stages": {**known["stages"], "ingest": lines}}
+
+
+def _at_speed(row: Row, probe_s: float, starts: dict[str, float]) -> Row:
+    seconds = {who: row[who] * probe_s / row["probe_s"] - start for who, start in starts.items()}
+    return {**row, **seconds}
+
+
+def _extended(line: Fit, rows: Sequence[Row], quantity: str) -> Fit:
+    errors = [abs(row[quantity] / line.at(row).value - 1) for row in rows]
+    doublings = [max(np.log2(row[size] / most) for size, most in line.largest.items()) for row in rows]
+    drifts = [error / beyond for error, beyond in zip(errors, doublings, strict=True) if beyond >= 1]
+    return line._replace(
+        spread=max(line.spread, *errors),
+        largest={size: max(most, *(row[size] for row in rows)) for size, most in line.largest.items()},
+        drift=max(LEAST_DRIFT, *drifts) if drifts else line.drift,
+    )
+
+
 def _with_reach(line: Fit, rows: Sequence[Row], stage: str) -> Fit:
     """How far what was measured reaches: beyond it a band widens."""
     kept = {size: most for size, most in line.largest.items() if size not in PER_PIECE}
@@ -187,7 +224,7 @@ def _with_reach(line: Fit, rows: Sequence[Row], stage: str) -> Fit:
 
 def _rows_of(rows: Sequence[Row], stage: str, quantity: str) -> list[Row]:
     """A reducer of everything tells of memory too. The driver's is clean in the first pass alone: it gives nothing back."""
-    found = [row for row in rows if row["stage"] == stage]
+    found = [row for row in rows if row["stage"] == stage and quantity in row]
     if (stage, quantity) == ("ingest", "worker_gib"):
         found += [row for row in rows if row["stage"] == "reducer"]
     is_clean = quantity != "driver_gib" or stage == "index"

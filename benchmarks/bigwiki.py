@@ -28,6 +28,7 @@ A size below 1 takes streams evenly out of the real dump. The same seed gives th
 
 import argparse
 import bz2
+import itertools
 import json
 import multiprocessing
 import random
@@ -347,25 +348,45 @@ def planned(streams: list[Stream], size: float) -> Iterator[tuple[int, Stream]]:
                 yield number, stream
 
 
-def write_wiki(dump: Dump, target: Path, census: Census, *, size: float, seed: int, workers: int) -> dict[str, int]:
-    """Write the dump and its index; pages and bytes of it."""
+def written(dump: Dump, count: int) -> Iterator[Made]:
+    """The first streams of a dump that has been written."""
+    with bz2.open(index_of(dump.path), "rt", encoding="utf-8") as lines:
+        pages = (line.rstrip("\n").split(":", 2) for line in lines)
+        streams = itertools.groupby(pages, key=lambda page: page[0])
+        for stream, (_, found) in itertools.islice(zip(dump.streams, streams, strict=True), count):
+            yield Made(dump.read(stream), [(int(page_id), title) for _, page_id, title in found])
+
+
+def index_of(dump: Path) -> Path:
+    return dump.with_name(dump.name.replace(".xml.bz2", "-index.txt.bz2"))
+
+
+def write_wiki(
+    dump: Dump, target: Path, census: Census, *, size: float, seed: int, workers: int, after: Path | None = None
+) -> dict[str, int]:
+    """Write the dump and its index; pages and bytes of it. The rounds of a smaller one, `after` which it goes on, are copied."""
     global _shared  # workers are forks of this process: what it holds is theirs without a copy
     namespaces = read_siteinfo(Location(dump.path)).namespaces
     _shared = (dump, Rewriter(census, namespaces, num_rounds=int(np.ceil(size)), seed=seed))
-    index = target.with_name(target.name.replace(".xml.bz2", "-index.txt.bz2"))
+    index, num_known = index_of(target), 0
+    if after:
+        num_known = len(Dump(after).streams) // len(dump.streams) * len(dump.streams)
     target.parent.mkdir(parents=True, exist_ok=True)
-    num_pages = 0
+    num_pages, unfinished = 0, target.with_name(f"{target.name}.part")
     with (
         multiprocessing.get_context("fork").Pool(workers) as pool,
-        open(target, "wb") as sink,
+        open(unfinished, "wb") as sink,
         bz2.open(index, "wt", encoding="utf-8") as lines,
     ):
         sink.write(dump.head)
-        for made in pool.imap(_make, planned(dump.streams, size), 4):
+        known = written(Dump(after), num_known) if after else ()
+        jobs = itertools.islice(planned(dump.streams, size), num_known, None)
+        for made in itertools.chain(known, pool.imap(_make, jobs, 4)):
             lines.writelines(f"{sink.tell()}:{page_id}:{title}\n" for page_id, title in made.pages)
             sink.write(made.content)
             num_pages += len(made.pages)
         sink.write(dump.end)
+    unfinished.replace(target)
     return {"pages": num_pages, "bytes": target.stat().st_size}
 
 
@@ -400,6 +421,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="where to write the new dump, .xml.bz2; its index comes beside it")
     parser.add_argument("--size", type=float, default=1.0, help="in sizes of the real dump (default: 1)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--after", type=Path, help="a smaller one by the same seed: its whole rounds are copied")
     parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
     parser.add_argument(
         "--laws", action="store_true", help="print how words, targets and anchors grow in the real dump"
@@ -411,7 +433,9 @@ def main() -> None:
     dump, start = Dump(args.dump), time.perf_counter()
     census = take_census(dump, workers=args.workers)
     if args.output:
-        made = write_wiki(dump, args.output, census, size=args.size, seed=args.seed, workers=args.workers)
+        made = write_wiki(
+            dump, args.output, census, size=args.size, seed=args.seed, workers=args.workers, after=args.after
+        )
         print(json.dumps({**made, "seconds": round(time.perf_counter() - start, 1)}))
     if args.laws:
         written = grown(Dump(args.of), len(dump.streams), workers=args.workers) if args.of else None

@@ -7,41 +7,55 @@ Writes wikis of these sizes (`bigwiki`), and makes a knowledge base of each: ing
 documents linked by prior. Each stage is a process of its own with a local Ray of its own, as jobs are, so its memory is its
 own too. `pieces` are the batches of spilled files that tasks of ingest read: on object storage, a request or two each. With
 --s3 the knowledge base lies on a real S3 API (moto) on loopback, which counts requests and bytes.
+
+With --work, dumps, knowledge bases and figures stay in that folder, and the same command goes on where a killed one was. A
+stage that was killed costs what all attempts took together: times are added, and the most memory counts. --write compares
+the lines of `deeped plan` with these wikis, which are larger than those they were fitted to, and extends their reach.
 """
 
 import argparse
 import contextlib
+import functools
 import json
 import logging
+import math
 import multiprocessing
+import operator
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import ray
+from _fits import extended
 from _harness import finish, parser_of
-from bigwiki import Dump, take_census, write_wiki
+from bigwiki import Census, Dump, take_census, write_wiki
+from scale import part_mb
 
 from deeped_ray.batch.config import CorpusLinkingConfig
 from deeped_ray.batch.link import link_corpus
-from deeped_ray.corpus.config import CorpusConfig
+from deeped_ray.corpus.config import CorpusConfig, gathered_bytes_for
 from deeped_ray.corpus.ingest import build_corpus
-from deeped_ray.corpus.shuffle import Plan, Shuffle
+from deeped_ray.corpus.shuffle import MAX_RANGES, Plan, Shuffle
 from deeped_ray.embeddings.index import IndexConfig, build_index
 from deeped_ray.embeddings.trainer import embed_entities
 from deeped_ray.embeddings.words import WordVectorConfig, build_words
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.linking.detection import DetectionConfig
-from deeped_ray.planning.meter import Meter
+from deeped_ray.planning.coefficients import COEFFICIENTS
+from deeped_ray.planning.meter import Cost, Meter
+from deeped_ray.planning.plan import SPILLED_PER_BYTE
 from deeped_ray.running.console import table
 
 Row = dict[str, Any]
 STAGES = ("ingest", "words", "vectors", "index", "linking")
 BUCKET = "growth"
+SAVED_EVERY_S = 5.0
 
 
 class Counted:
@@ -95,13 +109,13 @@ def _work(stage: str, kb: KnowledgeBase, args: argparse.Namespace, dump: str, fo
 
 
 @contextlib.contextmanager
-def counted_pieces() -> Iterator[list[int]]:
-    """Of all plans that the driver makes meanwhile."""
-    found, plan = list[int](), Shuffle.plan
+def counted_pieces() -> Iterator[Counter[str]]:
+    """By table, of all plans that the driver makes meanwhile."""
+    found, plan = Counter[str](), Shuffle.plan
 
-    def counting(self: Shuffle, *args: Any, **options: Any) -> Plan:
-        made = plan(self, *args, **options)
-        found.append(made.num_pieces)
+    def counting(self: Shuffle, table: str, *args: Any, **options: Any) -> Plan:
+        made = plan(self, table, *args, **options)
+        found[table] += made.num_pieces
         return made
 
     Shuffle.plan = counting  # type: ignore[method-assign]
@@ -109,11 +123,49 @@ def counted_pieces() -> Iterator[list[int]]:
     Shuffle.plan = plan  # type: ignore[method-assign]
 
 
+class Attempts:
+    """What the attempts at a stage have cost. The last one is written every few seconds, as it may be killed."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._earlier: list[Row] = json.loads(file.read_text()) if file.exists() else []
+        self._ends = threading.Event()
+
+    @contextlib.contextmanager
+    def saving(self, meter: Meter, pieces: Counter[str]) -> Iterator[None]:
+        thread = threading.Thread(target=self._watch, args=(meter, pieces), daemon=True)
+        thread.start()
+        yield
+        self._ends.set()
+        thread.join()
+
+    def _watch(self, meter: Meter, pieces: Counter[str]) -> None:
+        while not self._ends.wait(SAVED_EVERY_S):
+            self.save(meter.so_far(), pieces)
+
+    def save(self, cost: Cost, pieces: Counter[str]) -> Row:
+        """Of all attempts together."""
+        made = [*self._earlier, {**cost._asdict(), "pieces": dict(pieces)}]
+        part = self._file.with_suffix(".part")
+        part.write_text(json.dumps(made))
+        part.replace(self._file)
+        return together(made)
+
+
+def together(attempts: Sequence[Row]) -> Row:
+    """Attempts as one: plans of a resumed attempt are made anew, so the most pieces of a table are all of them."""
+    found: Row = {name: sum(each[name] for each in attempts) for name in ("driver_s", "worker_s", "ray_s", "wall_s")}
+    found |= {name: max(each[name] for each in attempts) for name in ("driver_gib", "worker_gib", "disk_mb")}
+    found["probe_s"] = sum(each["probe_s"] * each["wall_s"] for each in attempts) / found["wall_s"]
+    pieces: Counter[str] = functools.reduce(operator.or_, (Counter(each["pieces"]) for each in attempts))
+    return {**found, "core_s": found["driver_s"] + found["worker_s"], "pieces": pieces.total(), "tries": len(attempts)}
+
+
 def _measure(stage: str, root: str, args: argparse.Namespace, dump: str, folder: Path, answer: Any) -> None:
     """In a process of its own."""
     kb = KnowledgeBase(root, create=True)
-    work = _work(stage, kb, args, dump, folder)
-    with Meter() as meter, counted_pieces() as pieces:
+    work, attempts = _work(stage, kb, args, dump, folder), Attempts(folder / f"{stage}.attempts.json")
+    with Meter() as meter, counted_pieces() as pieces, attempts.saving(meter, pieces):
         ray.init(
             address="local",
             num_cpus=args.workers,
@@ -124,7 +176,7 @@ def _measure(stage: str, root: str, args: argparse.Namespace, dump: str, folder:
         work()
         ray.shutdown()
     entities = kb.open("corpus").summary()["entities"]
-    answer.put({**meter.cost._asdict(), "core_s": meter.cost.core_s, "pieces": sum(pieces), "entities": entities})
+    answer.put({**attempts.save(meter.cost, pieces), "entities": entities})
 
 
 def measure(stage: str, root: str, args: argparse.Namespace, dump: Path, folder: Path) -> Row:
@@ -140,20 +192,56 @@ def measure(stage: str, root: str, args: argparse.Namespace, dump: Path, folder:
 
 
 def measure_size(
-    size: float, args: argparse.Namespace, census: Any, folder: Path, storage: Counted | None
+    size: float, args: argparse.Namespace, census: Callable[[], Census], folder: Path, storage: Counted | None
 ) -> list[Row]:
-    dump = folder / "bigwiki-pages-articles-multistream.xml.bz2"
-    write_wiki(Dump(args.dump), dump, census, size=size, seed=0, workers=args.workers)
-    rows = []
+    dump, figures = folder / "bigwiki-pages-articles-multistream.xml.bz2", folder / "figures.json"
+    if not dump.exists():
+        write_wiki(Dump(args.dump), dump, census(), size=size, seed=0, workers=args.workers)
+    rows: dict[str, Row] = json.loads(figures.read_text()) if figures.exists() else {}
     for stage in args.stages:
-        before = (storage.num_requests, storage.num_bytes) if storage else (0, 0)
-        root = f"s3://{BUCKET}/{size}" if storage else str(folder / "kb")
-        cost = measure(stage, root, args, dump, folder)
-        if storage:
-            cost |= {"requests": storage.num_requests - before[0], "storage_mb": (storage.num_bytes - before[1]) / 1e6}
-        rows.append({"stage": stage, "size": size, "dump_mb": dump.stat().st_size / 1e6, **cost})
-        print(json.dumps(rows[-1]), flush=True)
-    return rows
+        if stage not in rows:
+            before = (storage.num_requests, storage.num_bytes) if storage else (0, 0)
+            root = f"s3://{BUCKET}/{size}" if storage else str(folder / "kb")
+            cost = measure(stage, root, args, dump, folder)
+            if storage:
+                requests, num_bytes = storage.num_requests - before[0], storage.num_bytes - before[1]
+                cost |= {"requests": requests, "storage_mb": num_bytes / 1e6}
+            rows[stage] = {"stage": stage, "size": size, "dump_mb": dump.stat().st_size / 1e6, **cost}
+            figures.write_text(json.dumps(rows, indent=2))
+        print(json.dumps(rows[stage]), flush=True)
+    return [rows[stage] for stage in args.stages]
+
+
+def sizes_of(kb: KnowledgeBase, dump_bytes: float, memory_gib: float) -> Row:
+    """What ingest has made, by the names that the lines of `deeped plan` have for it."""
+    gathered = gathered_bytes_for(int(memory_gib * 2**30))
+    partitions = max(MAX_RANGES, math.ceil(SPILLED_PER_BYTE * dump_bytes / gathered))
+    found = kb.open("pages").summary() | kb.open("corpus").summary()
+    names = {"names": len(kb.open("corpus").array("titles.entities"))}
+    files = kb.open("pages").files("titles-*.parquet")
+    return {
+        **names,
+        "partition_bytes": dump_bytes / partitions,
+        "words": found["tokens"],
+        "titles": found["pages"],
+        "targets": sum(file.reading(lambda source: pq.read_metadata(source).num_rows) for file in files),
+        "vocabulary": found["vocabulary"],
+        "pages_mb": part_mb(kb, "pages"),
+        "corpus_mb": part_mb(kb, "corpus"),
+        "names_mb": part_mb(kb, "corpus", prefixes=("titles.", "vocabulary.")),
+    }
+
+
+@contextlib.contextmanager
+def folder_of(size: float, work: Path | None) -> Iterator[Path]:
+    """For good below `work`; without, for as long as it is used."""
+    if work is None:
+        with tempfile.TemporaryDirectory(prefix="deeped-growth-") as name:
+            yield Path(name)
+        return
+    folder = work / f"{size:g}"
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder
 
 
 def main() -> None:
@@ -164,19 +252,34 @@ def main() -> None:
     parser.add_argument("--word-vectors", help="as of jobs/build_corpus.py; default: learned from the dump")
     parser.add_argument("--memory-gib", type=float, default=2.0)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--work", type=Path, help="folder for dumps and knowledge bases (default: a temporary one)")
+    parser.add_argument("--work", type=Path, help="folder for dumps and knowledge bases, which stay there")
+    parser.add_argument("--write", action="store_true", help="let the lines of `deeped plan` for ingest reach as far")
     parser.add_argument("--s3", action="store_true", help="knowledge bases on an S3 API on loopback")
     args = parser.parse_args()
-    census = take_census(Dump(args.dump), workers=args.workers)
+    if args.write and not args.work:
+        parser.error("--write looks at the knowledge bases: give --work")
+    if args.s3 and args.work:
+        parser.error("--s3 keeps nothing: give no --work")
+    census = functools.cache(lambda: take_census(Dump(args.dump), workers=args.workers))
     storage = Counted() if args.s3 else None
     rows: list[Row] = []
     with storage.running() if storage else contextlib.nullcontext():
         for size in args.sizes:
-            with tempfile.TemporaryDirectory(prefix="deeped-growth-", dir=args.work) as name:
-                rows += measure_size(size, args, census, Path(name), storage)
+            with folder_of(size, args.work) as folder:
+                rows += measure_size(size, args, census, folder, storage)
     columns = [name for name in rows[0] if name not in ("ray_s", "disk_mb", "probe_s", "driver_s", "worker_s")]
     print(table(columns, [[row[name] for name in columns] for row in rows]), "\n")
     first, last = ([row for row in rows if row["size"] == size] for size in (args.sizes[0], args.sizes[-1]))
+    if "ingest" not in args.stages:
+        return
+    if args.write:
+        larger = []
+        for row in [each for each in rows if each["stage"] == "ingest"]:
+            kb = KnowledgeBase(args.work / f"{row['size']:g}" / "kb")
+            larger.append(row | sizes_of(kb, 1e6 * row["dump_mb"], args.memory_gib))
+        known = extended(json.loads(COEFFICIENTS.read_text()), larger)
+        known["made"]["reach"] = f"benchmarks/growth.py --sizes {' '.join(f'{size:g}' for size in args.sizes)}"
+        COEFFICIENTS.write_text(json.dumps(known, indent=2) + "\n")
     ingests = {place: next(row for row in each if row["stage"] == "ingest") for place, each in enumerate((first, last))}
     finish(
         args,

@@ -26,15 +26,15 @@ from safetensors.numpy import load_file
 
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking import answer_kernels, differentiable
+from deeped_ray.linking import answer_kernels, differentiable, score_kernels
 from deeped_ray.linking.answer_json import json_pieces
 from deeped_ray.linking.batching import collate
-from deeped_ray.linking.encoding import EncodedDocument
+from deeped_ray.linking.encoding import EncodedDocument, EncodedGroup
 from deeped_ray.linking.folded import Folding
 from deeped_ray.linking.linker import Linker, weights_path
 from deeped_ray.linking.model import LinkerModel
 from deeped_ray.linking.pace import num_threads
-from deeped_ray.linking.scoring import FittedModel, Scored
+from deeped_ray.linking.scoring import AllScored, FittedModel
 from deeped_ray.running.console import table
 from deeped_ray.types import Document, Mention
 
@@ -71,17 +71,24 @@ class InTorch(FittedModel):
     torch_model: LinkerModel
 
     @torch.inference_mode()
-    def score(self, document: EncodedDocument, folding: Folding, *, explain: bool = True) -> Scored:
+    def score_all(self, group: EncodedGroup, folding: Folding, *, explain: bool = True) -> AllScored:
+        found = [self._score(group.window(w), folding) for w in range(len(group))]
+        return AllScored._make((*(np.concatenate(each, axis=None) for each in zip(*found, strict=True)), explain))
+
+    def _score(self, document: EncodedDocument, folding: Folding) -> tuple[np.ndarray, ...]:
         entities, words = folding.entities[document.entities], folding.times_words.vectors[document.words]
         here = replace(document, entities=np.arange(len(entities)), words=np.arange(len(words)))
         batch = collate([here], words, entities)
         found = self.torch_model(batch)
-        rho, psi, beta = (each[0].numpy() for each in (found.rho, found.psi, found.beta))
-        belief = None if found.belief is None else found.belief[0].numpy()
+        assert found.belief is not None, "a global model"
+        rho, psi, belief, beta = (each[0].numpy() for each in (found.rho, found.psi, found.belief, found.beta))
         support = np.empty((len(rho), len(rho)), np.float32)
-        pairs = entities @ self._forms["C"] @ entities.T * self._pairwise_scale(document)
+        scale = score_kernels.pairwise_scale(
+            float(self.config.psi_scale), document.num_candidates, bool(self.config.counts_itself)
+        )
+        pairs = entities @ self._forms["C"] @ entities.T * scale
         answer_kernels.support(rho, document.candidates, document.num_candidates, pairs, support)
-        return Scored(rho, psi, belief, beta, support, explain)
+        return rho, psi, belief, beta, support
 
 
 as_json = partial(json_pieces, top=None, explain=True, per_piece=100)

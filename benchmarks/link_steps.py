@@ -1,10 +1,11 @@
 """Where a document's time goes: processor time of every step of linking, with reasons, everything that is remembered warm.
 
 Every step is timed without the steps inside it. Rounds repeat the same documents, and the median of the rounds counts.
-`--before` takes the JSON of an earlier run, and `--picture` draws both as bars.
+`--at-once` is how many documents one call links. `--before` takes the JSON of an earlier run, and `--picture` draws both
+as bars.
 
 python benchmarks/link_steps.py --kb KB --dataset aida:testa.tsv.gz --json after.json
-python benchmarks/link_steps.py ... --before before.json --picture docs/link-steps.png
+python benchmarks/link_steps.py ... --at-once 10 --before before.json --picture docs/link-steps.png
 """
 
 import functools
@@ -22,22 +23,24 @@ from _harness import parser_of, write_json
 from link import MENTIONS, of_equal_size
 from matplotlib.figure import Figure
 
+from deeped_ray.embeddings.index import EntityIndex
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
-from deeped_ray.linking import candidates, inputs, linker, retrieval, scoring, title_kernels
+from deeped_ray.linking import candidates, inputs, linker, retrieval, retrieval_kernels, scoring
 from deeped_ray.running.console import table
 
 REST = "the rest"
 STEPS: list[tuple[str, Any, str]] = [
     ("words of the text", candidates.KnownWords, "__init__"),
     ("candidates by prior, coreference", inputs.LinkerInputs, "first_candidates"),
-    ("entities near the document (FAISS, links)", retrieval.Retriever, "_near"),
+    ("entities near the document (FAISS, links)", retrieval_kernels, "look_around"),
+    ("entities near the document (FAISS, links)", EntityIndex, "nearest"),
     ("names, pool, measures, choosing", retrieval.Retriever, "candidates"),
-    ("titles", title_kernels, "compare_titles"),
-    ("titles", retrieval, "words_in"),
+    ("titles", retrieval_kernels, "compare"),
+    ("titles", retrieval, "words_around"),
     ("arrays for the model", inputs.LinkerInputs, "_encode"),
-    ("the model", scoring.FittedModel, "score"),
-    ("probabilities", linker.Linker, "_judge"),
-    ("answers in columns, reasons", linker.Linker, "_columns"),
+    ("the model", scoring.FittedModel, "score_all"),
+    ("probabilities", linker.Linker, "_judge_all"),
+    ("answers in columns, reasons", linker, "columns_of"),
 ]
 """Name, owner and attribute: calls of the attribute are the step."""
 
@@ -86,6 +89,10 @@ def round_of(link: Callable[[], object]) -> dict[str, float]:
     return clock.seconds
 
 
+def still(expected_s: float = 0.0) -> None:
+    """A pause: then one thread does all, and its clock sees it."""
+
+
 def draw(path: Path, runs: dict[str, dict[str, float]]) -> None:
     """A bar for every run, cut into steps."""
     figure = Figure(figsize=(10, 1.6 + 0.7 * len(runs)))
@@ -113,6 +120,7 @@ def main() -> None:
     parser.add_argument("--dataset", default="mini:test", help=f"{SPECS} (default: mini:test)")
     parser.add_argument("--documents", type=int, default=252, metavar="N", help="documents to link (default: 252)")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="rounds (default: 5)")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="documents of a call (default: 1)")
     parser.add_argument("--before", type=Path, help="JSON of an earlier run, to compare with")
     parser.add_argument("--picture", type=Path, help="draw bars to this file")
     args = parser.parse_args()
@@ -120,8 +128,8 @@ def main() -> None:
     documents = of_equal_size(read_dataset(args.dataset), count=args.documents)
 
     def link() -> None:
-        for document in documents:
-            opened.link_batch([document])
+        for start in range(0, len(documents), args.at_once):
+            opened.link_batch(documents[start : start + args.at_once], pause=still)
 
     link()  # compile, read what the maps point to, and fill what is remembered
     rounds = [round_of(link) for _ in range(args.rounds)]

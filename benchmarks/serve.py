@@ -2,8 +2,9 @@
 
 Documents are runs of 19 mentions, AIDA's mean, with their spans, as in benchmarks/link.py. Throughput: a few clients, each
 sending the next batch of documents as soon as it has its answer. Latency: single documents at given rates, sent by the
-clock whether or not earlier ones are answered; waiting counts; medians of five stretches (least to most). All on the loopback
-interface, the clients on the same cores. Processor time says who uses these.
+clock whether or not earlier ones are answered; waiting counts; medians of five stretches (least to most). Beside a long
+text: 20 clients with a short text each, alone and while another client sends a text of a million characters again and again,
+five times in turns. All on the loopback interface, the clients on the same cores. Processor time says who uses these.
 
 python benchmarks/serve.py --kb KB --dataset aida:testa.tsv.gz
 """
@@ -17,12 +18,15 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 from _harness import alternate, finish, parser_of, spread
+from hostile import CLIENTS as SHORT_CLIENTS
+from hostile import Sending, beside, long_text, waits
 from link import of_equal_size
 
 from deeped_ray.evaluation.datasets import SPECS, read_dataset
@@ -113,6 +117,26 @@ async def latencies(url: str, bodies: Sequence[bytes], *, per_second: float, sec
     for client in idle:
         client.close()
     return waits
+
+
+def beside_a_long_text(url: str, *, seconds: float) -> tuple[float, list[float], list[float]]:
+    """How long the long text takes by itself, and the 99th percentiles in ms of clients with short ones: alone, beside it."""
+    body = json.dumps({"text": long_text(), "top": 1, "explain": False}).encode()
+    start = time.perf_counter()
+    with open_url(urllib.request.Request(f"{url}/link", body), timeout_s=60.0) as reply:
+        reply.read()
+    long_s = time.perf_counter() - start
+    alone: list[float] = []
+    hostile: list[float] = []
+    for _ in range(ROUNDS):
+        for found, (times, failures, *_) in (
+            (alone, asyncio.run(waits(url, seconds))),
+            (hostile, beside(Sending("/link", body), url, seconds)),
+        ):
+            if failures:
+                raise RuntimeError(f"{failures} of {len(times)} short requests failed")
+            found.append(float(np.percentile(times, 99)))
+    return long_s, alone, hostile
 
 
 @contextmanager
@@ -234,6 +258,7 @@ def main() -> None:
             ]
             rows.append((name, rate, *(spread([each[place] for each in rounds]) for place in (0, 1))))
         memory = private_megabytes(pid)
+        long_s, alone, hostile = beside_a_long_text(url, seconds=args.seconds / ROUNDS)
     print(f"single documents by the clock\n{table(['rate', 'documents/s', 'p50 ms', 'p99 ms'], rows)}\n")
     least, median, most = (each(one_by_one) for each in (min, statistics.median, max))
     print(f"single documents, {CLIENTS} clients that never pause: {median:.0f}/s ({least:.0f} to {most:.0f})")
@@ -242,6 +267,10 @@ def main() -> None:
         (way, *(statistics.median(each[part] for each in rounds) for part in parts)) for way, rounds in used.items()
     ]
     print(f"\nprocessor milliseconds a document\n{table(['sent', *parts], times)}\n")
+    print(
+        f"{SHORT_CLIENTS} clients with a short text each, p99 ms: {spread(alone)} alone, {spread(hostile)} beside a text of"
+        f" 1,000,000 characters, which takes {long_s:.1f} s by itself\n"
+    )
     print(f"replicas ready after {ready_s:.1f} s; memory that each shares with no other: {memory} MB\n")
     finish(
         args,
@@ -256,6 +285,8 @@ def main() -> None:
         one_by_one_per_s=median,
         replica_private_mb=memory,
         processor_ms=used,
+        short_p99_ms={"alone": alone, "beside a long text": hostile},
+        long_text_s=long_s,
     )
 
 

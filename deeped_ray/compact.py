@@ -100,4 +100,4 @@ def _keep_words(kb: KnowledgeBase, before: Part) -> None:
         vocabulary, known = StringIndex(kb.open("corpus").path, "vocabulary"), Words(before)
         rows = known.find_all(vocabulary.take(np.arange(len(vocabulary))))
         ids = np.flatnonzero(rows >= 0)
-        write_words(folder, kb.open("corpus"), vocabulary, ids.tolist(), known.vectors[rows[ids]])
+        write_words(folder, kb.open("corpus"), vocabulary, ids, known.vectors[rows[ids]])

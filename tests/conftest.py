@@ -98,12 +98,14 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("same")
 
 
-# -- several processes: `make test` runs pytest -n 3, since tests on a Ray wait as long as they work
+# -- several processes: `make test` runs pytest -n 4, since tests on a Ray wait as long as they work
 
 TOGETHER = ("serving", "faults", "ray")
 """Tests that share a server, a cluster for faults, or a Ray: a process each. They take longest."""
-LONG = ("test_local_ray.py", "test_trainer.py", "test_stages.py", "test_wheel.py", "test_linear.py")
-"""Files that take longest besides. At the end, no process should be left alone with one of them."""
+LONG = ("planning/test_plan.py", "faults/test_training.py", "running/test_local_ray.py", "test_linear.py")
+"""Files that take longest besides. They come first, in this order, for the first needs no knowledge base. Some could share a
+Ray, but start so much of their own that it would save little.
+"""
 
 
 def _folder_of(nodeid: str) -> str:
@@ -113,6 +115,8 @@ def _folder_of(nodeid: str) -> str:
 def _process_of(nodeid: str) -> str:
     """Tests with the same answer run in one process: those that share a server or a cluster, else those of a file."""
     file, folder = nodeid.split("::")[0], _folder_of(nodeid)
+    if file.endswith(LONG):
+        return file
     if folder == "faults" or (folder == "serving" and _names(file, "served")):
         return folder
     return "ray" if _names(file, "local_ray_session") else file
@@ -135,7 +139,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
             return TOGETHER.index(process), not {"local_ray_session", "mini_kb"} <= set(fixtures)
         if process in TOGETHER:
             return TOGETHER.index(process), ends_what_is_shared
-        return len(TOGETHER), process in waiting, not process.endswith(LONG)
+        return len(TOGETHER), [not process.endswith(file) for file in LONG], process in waiting
 
     items.sort(key=place)
     num_processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))

@@ -95,3 +95,12 @@ def test_a_seed_gives_the_same_bytes_and_another_gives_others(real: Path, large:
         assert made["bytes"] == file.stat().st_size
         digests.append(hashlib.sha256(file.read_bytes()).hexdigest())
     assert digests[0] == hashlib.sha256(large.read_bytes()).hexdigest() != digests[1]
+
+
+def test_a_larger_wiki_goes_on_after_a_smaller_one(real: Path, large: Path, tmp_path: Path) -> None:
+    small, again = (tmp_path / f"{name}-pages-articles-multistream.xml.bz2" for name in ("small", "again"))
+    run("--dump", str(real), "--size", "2", "--output", str(small))
+    run("--dump", str(real), "--size", str(SIZE), "--after", str(small), "--output", str(again))
+    assert again.read_bytes() == large.read_bytes()
+    indexes = [Path(str(file).replace(".xml.bz2", "-index.txt.bz2")) for file in (again, large)]
+    assert indexes[0].read_bytes() == indexes[1].read_bytes()

@@ -114,6 +114,37 @@ def test_a_packed_knowledge_base_answers_as_the_folder_does(
     assert run(capsys, "pack", kb, "kb.zip")[2].startswith("error: kb.zip must end with .tar")
 
 
+@pytest.mark.parametrize("command", ["info", "versions"])
+def test_a_knowledge_base_may_be_named_with_or_without_kb(
+    kb: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, command, kb) == run(capsys, command, "--kb", kb)
+    assert run(capsys, command)[2] == "error: Give a knowledge base: --kb KB.\n"
+
+
+def test_an_archive_is_named_with_or_without_kb(kb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    packed = [str(tmp_path / name) for name in ("a.tar", "b.tar")]
+    assert run(capsys, "pack", kb, packed[0])[0] == run(capsys, "pack", "--kb", kb, packed[1])[0] == 0
+    assert Path(packed[0]).read_bytes() == Path(packed[1]).read_bytes()
+
+
+def test_entities_are_added_to_a_knowledge_base_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "own.csv").write_text("title\nFalcon\n")
+    code, _, err = run(capsys, "entities", "--kb", str(tmp_path / "kb"), "add", str(tmp_path / "own.csv"))
+    assert (code, "No corpus part" in err or "No knowledge base" in err) == (2, True)
+    assert not (tmp_path / "kb").exists()
+
+
+def test_what_is_left_out_of_an_added_entity_is_told(
+    kb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = copy_of(KnowledgeBase(kb), tmp_path / "kb")
+    (tmp_path / "own.jsonl").write_text(json.dumps({"title": "Falcon", "description": "grinds " * 40_000}))
+    _, out, _ = run(capsys, "entities", "--kb", str(own.root), "add", str(tmp_path / "own.jsonl"))
+    assert out.startswith("Entities added or changed: 1.")
+    assert "so the rest was left out: Falcon." in out
+
+
 def test_neighbors_are_entities_or_words(kb: str, capsys: pytest.CaptureFixture[str]) -> None:
     _, entities, _ = run(capsys, "neighbors", "--kb", kb, "--count", "5", "--json", "Apple Inc.")
     assert len(json.loads(entities)) == 5

@@ -5,7 +5,7 @@ import itertools
 
 from deeped_ray.commands.options import Answer, add_kb
 from deeped_ray.corpus.catalogue import Catalogue
-from deeped_ray.corpus.entity_files import read_entities
+from deeped_ray.corpus.entity_files import LIMITS, read_entities
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.changes import Change, ChangeLog, Changes
 from deeped_ray.running.console import stdout_style, table
@@ -34,16 +34,21 @@ def run(args: argparse.Namespace) -> Answer:
     if not args.given:
         raise DeepEdError(f"Give {'files of entities to add' if args.action == 'add' else 'ids or titles to remove'}.")
     kb.require_writable()
-    made = _added(args.given) if args.action == "add" else _removed(kb, changes, args.given)
+    kb.open("corpus")  # what is no knowledge base, or none yet, takes no changes
+    made, shortened = _added(args.given) if args.action == "add" else (_removed(kb, changes, args.given), [])
     numbers = [log.append(made[start : start + AT_ONCE])[0].number for start in range(0, len(made), AT_ONCE)]
-    done = {"entities": len(made), "numbers": numbers}
     verb = "added or changed" if args.action == "add" else "taken off"
-    return done, f"{len(made)} entities {verb}. Servers that run follow within seconds."
+    told = [f"Entities {verb}: {len(made):,}. Servers that run follow within seconds."]
+    if shortened:
+        told.append(f"More than is kept ({LIMITS}), so the rest was left out: {', '.join(shortened[:10])}.")
+    return {"entities": len(made), "numbers": numbers, "shortened": shortened}, "\n".join(told)
 
 
-def _added(files: list[str]) -> list[Change]:
-    entities = itertools.chain.from_iterable(read_entities(Location(file)) for file in files)
-    return [Change(entity.id or entity.title, entity.values()) for entity in entities]
+def _added(files: list[str]) -> tuple[list[Change], list[str]]:
+    """The changes, and the titles of the entities that had more of something than is kept."""
+    entities = list(itertools.chain.from_iterable(read_entities(Location(file)) for file in files))
+    shortened = [entity.title for entity in entities if entity.is_shortened]
+    return [Change(entity.id or entity.title, entity.values()) for entity in entities], shortened
 
 
 def _removed(kb: KnowledgeBase, changes: Changes, names: list[str]) -> list[Change]:

@@ -25,4 +25,7 @@ def run(args: argparse.Namespace) -> Answer:
         raise DeepEdError(f"Cannot write {args.file}: {error.strerror}.") from error
     number = sum(len(row["mentions"]) for row in rows)
     done = {"texts": len(rows), "mentions": number, "file": str(args.file)}
-    return done, f"{number} corrections in {len(rows)} texts. Look them through, then train with jsonl:{args.file}."
+    return (
+        done,
+        f"Corrections: {number:,}, in texts: {len(rows):,}. Look them through, then train with jsonl:{args.file}.",
+    )

@@ -3,20 +3,19 @@
 import argparse
 from typing import Any
 
-from deeped_ray.commands.options import Answer
-from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.commands.options import Answer, add_kb_first, kb_of
 from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.running.console import stdout_style, table
 from deeped_ray.types import DeepEdError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kb", metavar="KB", help="knowledge-base folder")
+    add_kb_first(parser)
     parser.add_argument("--verify", action="store_true", help="read every file and compare it with its checksum")
 
 
 def run(args: argparse.Namespace) -> Answer:
-    kb = KnowledgeBase(args.kb)
+    kb = kb_of(args)
     manifest = kb.manifest()
     if not manifest["parts"]:
         raise DeepEdError(f"{kb} holds no parts. Run jobs/build_corpus.py --kb {kb} first.")

@@ -5,9 +5,10 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any, get_args
 
+from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.config import add_set, check_keys, flags_given, make, parse_sets, settings_of
 from deeped_ray.running.console import stdout_style, table
-from deeped_ray.types import Entity, Mentions
+from deeped_ray.types import DeepEdError, Entity, Mentions
 
 MODELS = ("prior", "local", "global")
 Answer = tuple[Any, str]
@@ -20,6 +21,18 @@ def add_kb(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="knowledge base: a folder, a file that `deeped pack` wrote, or the address of either",
     )
+
+
+def add_kb_first(parser: argparse.ArgumentParser) -> None:
+    """For commands about a knowledge base itself: KB, or --kb KB as everywhere else."""
+    parser.add_argument("kb", metavar="KB", nargs="?", default=argparse.SUPPRESS, help="knowledge base")
+    parser.add_argument("--kb", metavar="KB", default=argparse.SUPPRESS, help="the same")
+
+
+def kb_of(args: argparse.Namespace) -> KnowledgeBase:
+    if "kb" not in args:
+        raise DeepEdError("Give a knowledge base: --kb KB.")
+    return KnowledgeBase(args.kb)
 
 
 def add_detection_options(parser: argparse.ArgumentParser) -> None:

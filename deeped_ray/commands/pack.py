@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from deeped_ray.commands.options import Answer
+from deeped_ray.commands.options import Answer, add_kb_first, kb_of
 from deeped_ray.corpus.folded import Folded
 from deeped_ray.knowledge.archive import PARTS, packed_manifest, write_archive
 from deeped_ray.knowledge.base import KnowledgeBase
@@ -20,7 +20,7 @@ _SCORES = ("dataset", "model", "mentions", "accuracy", "micro_f1", "gold_recall"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kb", metavar="KB", help="knowledge base")
+    add_kb_first(parser)
     parser.add_argument("out", metavar="OUT.tar", help="file to write, or an address such as s3://bucket/kb.tar")
     parser.add_argument(
         "--scores", type=Path, metavar="FILE", help="what `deeped evaluate --json FILE` wrote, for the card"
@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Answer:
-    kb = KnowledgeBase(args.kb)
+    kb = kb_of(args)
     if not args.out.endswith(".tar"):
         raise DeepEdError(f"{args.out} must end with .tar, so that others see what it is.")
     for name in ("corpus", "words", "vectors", "index", "linker"):

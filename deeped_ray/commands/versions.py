@@ -2,18 +2,17 @@
 
 import argparse
 
-from deeped_ray.commands.options import Answer
-from deeped_ray.knowledge.base import KnowledgeBase
+from deeped_ray.commands.options import Answer, add_kb_first, kb_of
 from deeped_ray.knowledge.versions import Version, versions
 from deeped_ray.running.console import stdout_style, table
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kb", metavar="KB", help="knowledge-base folder")
+    add_kb_first(parser)
 
 
 def run(args: argparse.Namespace) -> Answer:
-    found = versions(KnowledgeBase(args.kb))
+    found = versions(kb_of(args))
     columns = ["version", "state", "made", "dump", "accuracy", "before"]
     text = table(columns, [_row(each) for each in found], style=stdout_style())
     return [each._asdict() for each in found], text

@@ -7,7 +7,6 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from deeped_ray.corpus import (
@@ -37,6 +36,7 @@ from deeped_ray.corpus.update import ANCHOR_COLUMNS, ANCHORS, WORTH_SHARE, Diffe
 from deeped_ray.corpus.updating import Before, Update
 from deeped_ray.knowledge.csr import join_csr
 from deeped_ray.knowledge.parts import Part, Sealed, share
+from deeped_ray.storage.arrays import read_array
 from deeped_ray.storage.location import Location
 
 
@@ -146,7 +146,7 @@ def _count(
 
     own_entities.join_urls(pages, folder, Names(names), entities.page_ids)
     Folded.read(pages).write(folder, with_rows=False)
-    totals = {name: np.load((work / f"totals-{table}.npy").local()) for name, table in TOTALS.items()}
+    totals = {name: read_array((work / f"totals-{table}.npy").local()) for name, table in TOTALS.items()}
     catalogue.write(folder, entities, is_person=is_person, **totals)
     total, external = counted_by(counted), counted_by(sourced)
     if update:

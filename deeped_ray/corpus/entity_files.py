@@ -33,6 +33,7 @@ from deeped_ray.types import DeepEdError, Link, Page
 MAX_LINE_BYTES = 2**25
 MAX_ALIASES, MAX_EXAMPLES = 1_000, 1_000
 MAX_DESCRIPTION, MAX_EXAMPLE = 200_000, 20_000
+LIMITS = f"{MAX_ALIASES:,} aliases, {MAX_EXAMPLES:,} examples, {MAX_DESCRIPTION:,} characters of description"
 MAX_COUNT = 1e9
 FIRST_PAGE_ID = 2**52
 """Of entities from files: above those of any wiki, and still exact in JavaScript."""
@@ -114,8 +115,12 @@ def read_entities(file: Location, *, is_strict: bool = True) -> Iterator[OwnEnti
 
 def _rows(file: Location) -> Iterator[tuple[int, Any]]:
     try:
-        is_json = first_content(file, 2**16).lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"["))
-        yield from _json_rows(file) if is_json else _csv_rows(file)
+        start = first_content(file, 2**16).lstrip(b"\xef\xbb\xbf \t\r\n")
+        if not start:
+            raise DeepEdError(f"{file} is empty; {_EXPECTED}, one a line, or CSV.")
+        if start.startswith(b"["):
+            raise DeepEdError(f"{file} is one JSON list. Write an entity a line: jq -c '.[]' {file.name} > lines.jsonl")
+        yield from _json_rows(file) if start.startswith(b"{") else _csv_rows(file)
     except READ_ERRORS as error:
         raise DeepEdError(f"Cannot read {file}: {getattr(error, 'strerror', None) or error}.") from error
 
@@ -132,7 +137,7 @@ def _lines(file: Location) -> Iterator[str]:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise DeepEdError(
-                    f"{file}, line {number} is not UTF-8: {error.reason} at byte {error.start}."
+                    f"{file}, line {number} is not UTF-8: {error.reason} at byte {error.start}. Save the file as UTF-8."
                 ) from None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from deeped_ray.corpus import passes
 from deeped_ray.corpus.config import CorpusConfig
-from deeped_ray.corpus.entity_files import MAX_ALIASES
+from deeped_ray.corpus.entity_files import LIMITS
 from deeped_ray.corpus.inputs import Inputs
 from deeped_ray.corpus.own_entities import FOLDED, is_folded, is_own
 from deeped_ray.corpus.pages import page_shards
@@ -120,7 +120,7 @@ def _summary_of(done: Sequence[Outcome[Found]], inputs: Inputs, *, strict: bool)
         logger.warning("skipped %d pages without a title: %s", untitled, ids)
     if total["shortened_entities"]:
         logger.warning(
-            "%d entities have more than %d aliases or examples, or a longer description: the rest is left out",
-            *(total["shortened_entities"], MAX_ALIASES),
+            "%d entities have more than is kept (%s): the rest is left out",
+            *(total["shortened_entities"], LIMITS),
         )
     return {**earlier, "pages": total["pages"], **total, "damaged_stretches": earlier.get("damaged_stretches", damage)}

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from deeped_ray.corpus.pages import Ids
 from deeped_ray.corpus.shuffle import read_merged
 from deeped_ray.knowledge.parts import Part
-from deeped_ray.knowledge.strings import StringIndex, hashes_of, read_strings, write_hashed_strings
+from deeped_ray.knowledge.strings import StringIndex, hashes_of, write_hashed_strings
 from deeped_ray.text import Hashes, hash_tokens, is_content_word, words_of
 from deeped_ray.types import DeepEdError, Page
 
@@ -79,14 +79,16 @@ def join(pages: Part, folder: Path, *, min_count: int) -> Vocabulary:
     """Write the words that are frequent enough."""
     table = read_merged(pages.files("words-*.parquet"), filters=[("count", ">=", min_count)])
     if not table.num_rows:
-        raise DeepEdError(f"No word of the dump occurs {min_count} times. Lower `min_word_count`.")
+        raise DeepEdError(
+            f"No word of the dump occurs {min_count} times. Lower `min_word_count`: --set corpus.min_word_count=1."
+        )
     write_hashed_strings(folder, "vocabulary", table["hash"].to_numpy(), table["word"])
     np.save(folder / "vocabulary.counts.npy", table["count"].to_numpy())
-    return Vocabulary.of(table["word"].to_pylist())
+    return Vocabulary.read(StringIndex(folder, "vocabulary"))
 
 
 def keep(corpus: Part, folder: Path) -> Vocabulary:
     """Take over the vocabulary of another corpus, with its frequencies: word vectors and all that rests on them stay."""
     for name in FILES:
         shutil.copy(corpus.path / name, folder)
-    return Vocabulary.of(read_strings(folder, "vocabulary").to_pylist())
+    return Vocabulary.read(StringIndex(folder, "vocabulary"))

@@ -156,7 +156,10 @@ def read_siteinfo(path: Location) -> SiteInfo:
     except READ_ERRORS as error:
         raise DumpError(f"{path} ends early or is damaged at its start: {error}. Fetch the dump again.") from error
     if head[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in head[:4]:
-        raise DumpError(f"{path} is UTF-16; dumps are UTF-8. Convert it: iconv -f UTF-16 -t UTF-8 OLD.xml > NEW.xml.")
+        reader = {"bz2": "bzcat", "gz": "zcat"}.get(compression(path) or "", "cat")
+        raise DumpError(
+            f"{path} is UTF-16; dumps are UTF-8. Convert it: {reader} {path.name} | iconv -f UTF-16 -t UTF-8 > new.xml"
+        )
     if head.lstrip().startswith(_DOC):
         return SiteInfo(is_extracted=True)
     root = re.search(rb"<([A-Za-z_][\w.-]*)[^>]*>", head.replace(b"<?xml", b"", 1))

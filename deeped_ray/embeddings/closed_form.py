@@ -15,6 +15,7 @@ where lambda = (gamma Phi(u) - J) s / phi(u) stands for the margin: the larger g
 centroid x_e bar - mu at infinity. One lambda for all entities makes z a weighted sum of x'_w = (Sigma + lambda I)^-1 (x_w - mu), which is computed once.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -80,13 +81,17 @@ def inverse_of(noise: Noise, *, ridge: float) -> npt.NDArray[np.float64]:
     return np.eye(dimension) if np.isinf(ridge) else np.linalg.inv(noise.covariance / lam + np.eye(dimension))
 
 
-def contrast(vectors: Floats, noise: Noise, *, ridge: float) -> Floats:
-    """x'_w = (Sigma + lambda I)^-1 (x_w - mu), up to a common factor."""
+def contrasts(vectors: Floats, noise: Noise, *, ridge: float) -> Iterator[Floats]:
+    """x'_w = (Sigma + lambda I)^-1 (x_w - mu), up to a common factor; a block of words at a time."""
     inverse = inverse_of(noise, ridge=ridge)
-    contrasts = np.empty(vectors.shape, dtype=np.float32)
     for start in range(0, len(vectors), _BLOCK):
-        contrasts[start : start + _BLOCK] = (vectors[start : start + _BLOCK].astype(np.float64) - noise.mean) @ inverse
-    return contrasts
+        wide = vectors[start : start + _BLOCK].astype(np.float64)
+        yield ((wide - noise.mean) @ inverse).astype(np.float32)
+
+
+def contrast(vectors: Floats, noise: Noise, *, ridge: float) -> Floats:
+    """`contrasts` of few words, in one piece."""
+    return np.concatenate(list(contrasts(vectors, noise, ridge=ridge)))
 
 
 def embed(evidence: Evidence, contrasts: "torch.Tensor", config: ClosedFormConfig) -> Floats:

@@ -36,7 +36,7 @@ from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import Part
 from deeped_ray.knowledge.strings import hashes_of
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
-from deeped_ray.storage.arrays import save_array
+from deeped_ray.storage.arrays import read_array, writing_array
 from deeped_ray.storage.compressed import read_lines
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
@@ -155,9 +155,10 @@ def _contrasts(words: Words, noise: Noise, methods: Methods, run: Location) -> F
     """x'_w, kept with the shards: made again after a kill, with other threads, its last digits could be others."""
     file = run / "contrasts.npy"
     if not file.exists():
-        save_array(file, closed_form.contrast(words.vectors, noise, ridge=methods.closed_form.ridge))
-    contrasts: Floats = np.load(file.local(), allow_pickle=False)
-    return contrasts
+        with file.writing() as path, writing_array(path, np.float32, words.vectors.shape) as sink:
+            for block in closed_form.contrasts(words.vectors, noise, ridge=methods.closed_form.ridge):
+                block.tofile(sink)
+    return np.asarray(read_array(file.local()))
 
 
 def _share(

@@ -20,12 +20,15 @@ from deeped_ray.knowledge.strings import StringIndex, write_strings
 from deeped_ray.running.config import FLAG
 from deeped_ray.running.progress import Progress
 from deeped_ray.running.resume import NEW_RUN, ResumeConfig
+from deeped_ray.storage.cache import temporary_folder
 from deeped_ray.storage.compressed import READ_ERRORS, open_decompressed
 from deeped_ray.storage.location import Address, Location
 from deeped_ray.text import is_content_word
 from deeped_ray.types import DeepEdError, require_at_least
 
 Vectors = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+_BLOCK = 8192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,25 +120,32 @@ def unit_rows(vectors: Vectors) -> Vectors:
 # -- the words part
 
 
-def pretrained_words(corpus_vocabulary: StringIndex, config: WordVectorConfig) -> tuple[list[int], Vectors]:
-    """Corpus vocabulary ids that the file has a vector for, and these vectors."""
+def pretrained_words(corpus_vocabulary: StringIndex, config: WordVectorConfig, aside: Path) -> tuple[Ids, Vectors]:
+    """Corpus vocabulary ids that the file has a vector for, rising, and these vectors, mapped: they lie in the folder `aside`."""
     assert config.word_vectors is not None
     path = Location(config.word_vectors)
     progress = Progress("read word vectors", "words")
-    found: dict[int, Vectors] = {}
-    for word, vector in _read_part(path) if _is_kb(path) else read_vectors(path):
-        progress.advance()
-        if len(vector) != config.dimension:
-            raise DeepEdError(
-                f"{path} has {len(vector)}-dimensional vectors, but corpus.dimension is {config.dimension}. Add --set corpus.dimension={len(vector)}."
-            )
-        word_id = corpus_vocabulary.find(word)
-        if word_id is not None and word_id not in found and np.isfinite(vector).all() and vector.any():
-            found[word_id] = vector
-    if not found:
+    places, count = np.full(len(corpus_vocabulary), -1, np.int32), 0
+    with open(aside / "found", "wb") as sink:  # in the file's order
+        for word, vector in _read_part(path) if _is_kb(path) else read_vectors(path):
+            progress.advance()
+            if len(vector) != config.dimension:
+                raise DeepEdError(
+                    f"{path} has {len(vector)}-dimensional vectors, but corpus.dimension is {config.dimension}. Add --set corpus.dimension={len(vector)}."
+                )
+            word_id = corpus_vocabulary.find(word)
+            if word_id is not None and places[word_id] < 0 and np.isfinite(vector).all() and vector.any():
+                vector.tofile(sink)
+                places[word_id], count = count, count + 1
+    if not count:
         raise DeepEdError(f"None of the {len(corpus_vocabulary):,} vocabulary words has a usable vector in {path}.")
-    ids = sorted(found)
-    return ids, unit_rows(np.stack([found[word_id] for word_id in ids]))
+    ids = np.flatnonzero(places >= 0)
+    found = np.memmap(aside / "found", np.float32, "r", shape=(count, config.dimension))
+    vectors = np.lib.format.open_memmap(aside / "vectors.npy", "w+", np.dtype(np.float32), found.shape)
+    for start in range(0, count, _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        vectors[rows] = unit_rows(np.asarray(found[places[ids[rows]]]))
+    return ids, vectors
 
 
 def _is_kb(path: Location) -> bool:
@@ -163,22 +173,23 @@ def build_words(kb: KnowledgeBase, config: WordVectorConfig, resume: ResumeConfi
             pages, corpus = kb.open("pages"), kb.open("corpus")
             vocabulary = StringIndex(corpus.path, "vocabulary")
             if config.word_vectors:
-                ids, vectors = pretrained_words(vocabulary, config)
+                with temporary_folder(folder) as aside:
+                    write_words(folder, corpus, vocabulary, *pretrained_words(vocabulary, config, aside))
             else:
                 work = resume.folder(kb, "words", [pages.id, corpus.id, recorded])
                 ids, vectors = learned_words(pages, corpus, config, work, functools.partial(tasks.run, work=work))
                 work.remove()
-            write_words(folder, corpus, vocabulary, ids, vectors)
+                write_words(folder, corpus, vocabulary, np.array(ids), vectors)
     num_words, dimension = kb.open("words").array("vectors").shape
     return {"words": num_words, "dimension": dimension}
 
 
-def write_words(folder: Path, corpus: Part, vocabulary: StringIndex, ids: Sequence[int], vectors: Vectors) -> None:
+def write_words(folder: Path, corpus: Part, vocabulary: StringIndex, ids: Ids, vectors: Vectors) -> None:
     """The files of the part: `ids` are rows of the corpus vocabulary, rising."""
-    write_strings(folder, "words", [vocabulary[word_id] for word_id in ids])
+    write_strings(folder, "words", vocabulary.take(ids))
     np.save(folder / "vectors.npy", vectors)
-    np.save(folder / "corpus_ids.npy", np.array(ids, dtype=np.int32))
-    np.save(folder / "counts.npy", corpus.array("vocabulary.counts")[np.asarray(ids, dtype=np.int64)])
+    np.save(folder / "corpus_ids.npy", ids.astype(np.int32))
+    np.save(folder / "counts.npy", corpus.array("vocabulary.counts")[ids])
 
 
 _FEW = 32

@@ -4,6 +4,7 @@ On a file system a part is read in place. From object storage its files are fetc
 asked for, and hashed as they arrive.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -31,7 +32,7 @@ MAKERS = {
     "index": "jobs/build_index.py",
     "linker": "jobs/train_linker.py",
 }
-# Small files are hashed whenever their part is opened. Large ones only by `verify`, since hashing gigabytes would take
+# Small files are hashed when their part is opened, once a process unless they change. Large ones only by `verify`, since hashing gigabytes would take
 # longer than everything else a reader does at start; their size is always checked.
 HASH_ON_OPEN_BYTES = 16 * 2**20
 _RECORD_FIELDS = {"id", "folder", "config", "parents", "files"}
@@ -195,9 +196,23 @@ def damage_of(part: Part, *, full: bool) -> str | None:
             return f"{file} has {sizes[file]:,} bytes instead of {expected['bytes']:,}"
         # what lies elsewhere is hashed as it arrives
         is_small = sizes[file] <= HASH_ON_OPEN_BYTES and part.location.path is not None
-        if (full or is_small) and checksum_of(part.location / file) != expected:
-            return f"{file} does not match its checksum"
+        if full or is_small:
+            found = checksum_of(part.location / file) if full else _checksum_now(part.location / file)
+            if found != expected:
+                return f"{file} does not match its checksum"
     return None
+
+
+def _checksum_now(file: Location) -> dict[str, Any]:
+    """Of a file of this machine, hashed once as long as it is not written to: a part is opened by each of its readers."""
+    assert file.path is not None
+    now = file.path.stat()
+    return _checksum_as_it_is(file, (now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
+
+
+@functools.lru_cache(maxsize=4096)
+def _checksum_as_it_is(file: Location, _: tuple[int, ...]) -> dict[str, Any]:
+    return checksum_of(file)
 
 
 # -- records of a manifest

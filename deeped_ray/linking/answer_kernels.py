@@ -7,6 +7,7 @@ SCALE, as whole numbers: they would multiply by a rounded 1 / SCALE.
 import numpy as np
 
 from deeped_ray.linking.compiling import compiled, compiled_exactly
+from deeped_ray.linking.layout_kernels import CELLS, CONTEXTS, ENTITIES, MENTIONS, PAIRS, WORDS, window_of
 
 DIGITS = 6
 SCALE = float(10**DIGITS)
@@ -152,46 +153,119 @@ def judge(given, of_document, written, name, scaling, weights, soft_one):  # typ
 
 
 @compiled
-def answer(is_answered, given, columns, sources, none, reasons, explains, most):  # type: ignore[no-untyped-def]
-    """The columns of `answers` for the mentions that are answered, from arrays with a row for every mention.
+def judge_all(group, scores, of_document, written, name, scaling, weights, soft_one):  # type: ignore[no-untyped-def]
+    """`judge` of every window: shares of all cells, and a number for each mention."""
+    layout = group[0]
+    rho, psi, belief = scores
+    shares, none = np.empty(len(rho), np.float32), np.empty(layout[-1, MENTIONS], np.float32)
+    for w in range(len(layout) - 1):
+        _, num_candidates, _, _, prior, evidence = window_of(group, w)
+        first, end, cells = layout[w, MENTIONS], layout[w + 1, MENTIONS], layout[w, CELLS]
+        size = prior.shape
+        given = (
+            num_candidates,
+            cells_of(rho, cells, size),
+            prior,
+            cells_of(psi, cells, size),
+            cells_of(belief, cells, size),
+            evidence,
+        )
+        found, own_none = judge(given, of_document, written[first:end], name[first:end], scaling, weights, soft_one)
+        shares[cells : cells + found.size] = found.reshape(found.size)
+        none[first:end] = own_none
+    return shares, none
 
-    `reasons` are beta, the context, its lengths, the number of distinct words, and the support; nothing is read of them
-    unless the answer explains.
+
+@compiled
+def cells_of(values, start, shape):  # type: ignore[no-untyped-def]
+    """[n, S]; no columns, if there are no such values."""
+    if len(values) == 0:
+        return values.reshape((shape[0], 0))
+    return values[start : start + shape[0] * shape[1]].reshape(shape)
+
+
+@compiled
+def answer_all(is_answered, group, sources, scores, none, reasons, explains, most):  # type: ignore[no-untyped-def]
+    """The columns of `answers` for the mentions that are answered, window after window.
+
+    `scores` are Psi, belief, rho and shares of all cells, `reasons` beta and support. Nothing is read of the reasons
+    unless the answer explains. Returns where rows, candidates, words and supporters of each window begin, and the columns.
     """
-    num_candidates, candidates, entities = given
-    beta, context, num_words, num_distinct, support = reasons
-    num_rows = total = num_attended = 0
-    for i in range(len(num_candidates)):
-        if is_answered[i]:
-            num_rows, total = num_rows + 1, total + num_candidates[i]
-            for k in range(num_words[i] if explains else 0):
-                num_attended += beta[i, k] > 0
-    offsets, entity = np.zeros(num_rows + 1, np.int64), np.empty(total, np.int64)
-    numbers, source = np.empty((len(columns), total)), np.empty(total, np.int8)
-    rank(is_answered, num_candidates, candidates, entities, columns, sources, offsets, entity, numbers, source)
-    for number in range(len(columns)):
-        _scale_back(numbers[number])
-    shares, row = np.empty(num_rows), 0
-    for i in range(len(num_candidates)):
-        if is_answered[i]:
-            shares[row] = _rounded(none[i]) if num_candidates[i] else SCALE
-            row += 1
-    _scale_back(shares)
+    layout, entities = group[0], group[2]
+    psi, belief, rho, shares = scores
+    beta, support = reasons
+    bounds = count_answers(is_answered, group, beta, explains, most)
+    num_windows, (rows, total, num_attended, num_supported) = len(layout) - 1, bounds[-1]
+    offsets, entity = np.zeros(rows + num_windows, np.int64), np.empty(total, np.int64)
+    numbers, source, shown = np.empty(5 * total), np.empty(total, np.int8), np.empty(rows)
     word_offsets, word, weight = (
-        np.zeros(num_rows + 1, np.int64),
+        np.zeros(len(offsets), np.int64),
         np.empty(num_attended, np.int64),
         np.empty(num_attended),
     )
-    number = num_rows * most if len(support) else 0
-    offsets_of, mention, strength = np.zeros(num_rows + 1, np.int64), np.empty(number, np.int64), np.empty(number)
-    if explains:
-        heaviest_words(is_answered, beta, context, num_words, num_distinct, word_offsets, word, weight)
-        strongest_supporters(is_answered, support, most, offsets_of, mention, strength)
-    attended = word_offsets, word[: word_offsets[-1]], weight[: word_offsets[-1]]
-    supported = offsets_of, mention[: offsets_of[-1]], strength[: offsets_of[-1]]
-    _scale_back(attended[2])
-    _scale_back(supported[2])
-    return offsets, entity, numbers, source, shares, attended, supported
+    offsets_of, other = np.zeros(len(offsets), np.int64), np.empty(num_supported, np.int64)
+    strength = np.empty(num_supported)
+    for w in range(num_windows):
+        candidates, num_candidates, context, num_words, prior, _ = window_of(group, w)
+        first, cells, size = layout[w, MENTIONS], layout[w, CELLS], prior.shape
+        asked = is_answered[first : layout[w + 1, MENTIONS]]
+        row, at, words, others = bounds[w]
+        end = bounds[w + 1, 1]
+        own = slice(row + w, bounds[w + 1, 0] + w + 1)
+        columns = (
+            prior,
+            cells_of(psi, cells, size),
+            cells_of(belief, cells, size),
+            cells_of(rho, cells, size),
+            cells_of(shares, cells, size),
+        )
+        own_entities = entities[layout[w, ENTITIES] : layout[w + 1, ENTITIES]]
+        own_sources = sources[cells : cells + prior.size].reshape(size)
+        own_numbers = numbers[5 * at : 5 * end].reshape((5, end - at))
+        given = (asked, num_candidates, candidates, own_entities, columns, own_sources)
+        rank(*given, offsets[own], entity[at:end], own_numbers, source[at:end])
+        for i in range(len(asked)):
+            if asked[i]:
+                shown[row] = _rounded(none[first + i]) if num_candidates[i] else SCALE
+                row += 1
+        if not explains:
+            continue
+        own_beta = cells_of(beta, layout[w, CONTEXTS], context.shape)
+        num_distinct = layout[w + 1, WORDS] - layout[w, WORDS]
+        heaviest_words(
+            asked, own_beta, context, num_words, num_distinct, word_offsets[own], word[words:], weight[words:]
+        )
+        bounds[w + 1, 2] = words + word_offsets[own][-1]
+        if len(support):
+            own_support = cells_of(support, layout[w, PAIRS], (size[0], size[0]))
+            strongest_supporters(asked, own_support, most, offsets_of[own], other[others:], strength[others:])
+        bounds[w + 1, 3] = others + offsets_of[own][-1]
+    _scale_back(numbers)
+    _scale_back(shown)
+    _scale_back(weight)
+    _scale_back(strength)
+    return bounds, offsets, entity, numbers, source, shown, (word_offsets, word, weight), (offsets_of, other, strength)
+
+
+@compiled
+def count_answers(is_answered, group, beta, explains, most):  # type: ignore[no-untyped-def]
+    """Where rows and candidates of each window begin; and room for words and supporters, after the last one."""
+    layout, widths = group[0], group[1]
+    num_words, num_candidates = group[4], group[6]
+    bounds = np.zeros((len(layout), 4), np.int64)
+    num_attended = num_supported = 0
+    for w in range(len(widths)):
+        rows, total = bounds[w, 0], bounds[w, 1]
+        for i in range(layout[w, MENTIONS], layout[w + 1, MENTIONS]):
+            if not is_answered[i]:
+                continue
+            rows, total, num_supported = rows + 1, total + num_candidates[i], num_supported + most
+            start = layout[w, CONTEXTS] + (i - layout[w, MENTIONS]) * widths[w, 0]
+            for k in range(start, start + num_words[i] if explains else start):
+                num_attended += beta[k] > 0
+        bounds[w + 1, 0], bounds[w + 1, 1] = rows, total
+    bounds[-1, 2], bounds[-1, 3] = num_attended, num_supported if explains else 0
+    return bounds
 
 
 @compiled

@@ -23,8 +23,12 @@ import numpy.typing as npt
 
 from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.linking import answer_kernels as kernels
-from deeped_ray.linking.encoding import Floats, Ints
+from deeped_ray.linking.certainty import Certain
+from deeped_ray.linking.encoding import EncodedGroup, Ints
+from deeped_ray.linking.groups import Group
+from deeped_ray.linking.layout_kernels import WORDS
 from deeped_ray.linking.retrieval import SOURCES
+from deeped_ray.linking.scoring import AllScored, arrays_of
 from deeped_ray.types import Candidate, Document, Prediction
 
 NOTHING_FITS = "entities are known by this name, but none fits: the probability of none is {:.3f}"
@@ -33,8 +37,7 @@ Doubles = npt.NDArray[np.float64]
 PRIOR, LOCAL, COHERENCE, SCORE, PROBABILITY = range(5)
 SUPPORTERS = 5
 """Other mentions that a prediction lists as support, at most."""
-_NO_WEIGHTS, _NO_WORDS = np.zeros((0, 0), np.float32), np.zeros(0, np.int64)
-_NO_REASONS = (_NO_WEIGHTS, np.zeros((0, 0), np.int64), _NO_WORDS, 0, _NO_WEIGHTS)
+_NO_WORDS = np.zeros(0, np.int64)
 
 
 class Weighed(NamedTuple):
@@ -200,27 +203,30 @@ def reason_of(none: float, best: float, unknown: str, threshold: float = 0.0) ->
 # -- making
 
 
-def columns_of(
-    mention: Sequence[int],
-    is_answered: Sequence[bool],
-    given: tuple[Ints, Ints, Ints],
-    numbers: Sequence[Floats | None],
-    sources: npt.NDArray[np.int8],
-    none: Floats,
-    *,
-    reasons: tuple[Floats, Ints, Ints, int, Floats] = _NO_REASONS,
-    words: Ints = _NO_WORDS,
-) -> Columns:
-    """The columns of a window. `numbers` are [n, S]; None if there are no such.
-
-    `given` are the numbers of candidates, the candidates, and the entities that these refer to. `reasons` are those of the
-    kernel, `words` what attended words refer to.
-    """
-    asked, places = np.array(is_answered, np.bool_), np.array(mention, np.int64)
-    explains = reasons is not _NO_REASONS
-    columns = tuple(_NO_WEIGHTS if each is None else each for each in numbers)
-    found = kernels.answer(asked, given, columns, sources, none, reasons, explains, SUPPORTERS)
-    offsets, entity, shown, source, shares, attended, support = found
-    heaviest = Weighed(*attended) if explains else None
-    strongest = Weighed(support[0], places[support[1]], support[2]) if len(reasons[-1]) else None
-    return Columns(places[asked], offsets, entity, shown, source, shares, words, heaviest, strongest)
+def columns_of(group: Group, encoded: EncodedGroup, scored: AllScored, certain: Certain) -> list[Columns]:
+    """The columns of every window."""
+    scores = scored.psi, scored.belief, scored.rho, certain.candidates
+    found = kernels.answer_all(
+        *(group.is_answered, arrays_of(encoded), encoded.sources, scores, certain.none),
+        *((scored.beta, scored.support), scored.explains, SUPPORTERS),
+    )
+    bounds, offsets, entity, numbers, source, none, attended, support = found
+    all_bounds, places, words = bounds.tolist(), group.places, encoded.layout[:, WORDS].tolist()
+    windows = []
+    for w, (start, end) in enumerate(itertools.pairwise(group.bounds.tolist())):
+        (row, at, word, other), (row_end, at_end, word_end, other_end) = all_bounds[w : w + 2]
+        own, cells, mentions = slice(row + w, row_end + w + 1), slice(at, at_end), places[start:end]
+        heaviest, strongest = None, None
+        if scored.explains:
+            heaviest = Weighed(attended[0][own], attended[1][word:word_end], attended[2][word:word_end])
+        if len(scored.support):
+            others = mentions[support[1][other:other_end]]
+            strongest = Weighed(support[0][own], others, support[2][other:other_end])
+        windows.append(
+            Columns(
+                *(mentions[group.is_answered[start:end]], offsets[own], entity[cells]),
+                *(numbers[5 * at : 5 * at_end].reshape(5, -1), source[cells], none[row:row_end]),
+                *(encoded.words[words[w] : words[w + 1]] if scored.explains else _NO_WORDS, heaviest, strongest),
+            )
+        )
+    return windows

@@ -87,17 +87,29 @@ class KnownWords:
         self.rows: Ints = rows[known]
         self._starts, self._ends = starts[known], ends[known]
 
-    def contexts(self, mentions: Sequence[Mention], *, num_words: int) -> Ints:
-        """For every mention where its context stands among `rows`, [n, 4]: start and end of the left side, and of the right."""
+    def first_from(self, starts: Sequence[int]) -> Ints:
+        """Where the words from some places of the text on begin among `rows`."""
+        found: Ints = self._starts.searchsorted(starts)
+        return found
+
+    def contexts(self, spans: Ints, *, num_words: int, bounds: Ints | None = None) -> Ints:
+        """For every mention where its context stands among `rows`, [n, 4]: start and end of the left side, and of the right.
+
+        `spans` are start and end of each mention, `bounds` those of its document among `rows`.
+        """
         half = num_words // 2
-        left = self._ends.searchsorted([mention.start for mention in mentions], "right")
-        right = self._starts.searchsorted([mention.end for mention in mentions])
-        sides = (np.maximum(left - half, 0), left, right, np.minimum(right + half, len(self.rows)))
+        low, high = (0, len(self.rows)) if bounds is None else bounds.T
+        left, right = self._ends.searchsorted(spans[:, 0], "right"), self._starts.searchsorted(spans[:, 1])
+        sides = (np.maximum(left - half, low), left, right, np.minimum(right + half, high))
         return np.stack(sides, axis=1).astype(np.int64)
 
     def around(self, mention: Mention, *, num_words: int) -> Ints:
         """Rows of the nearest known words, `num_words // 2` at most on each side, the mention itself left out."""
-        ((start, left, right, end),) = self.contexts([mention], num_words=num_words).tolist()
+        return self.between(*self.contexts(np.array([[mention.start, mention.end]]), num_words=num_words))
+
+    def between(self, sides: Ints) -> Ints:
+        """Rows of the words of a context."""
+        start, left, right, end = sides.tolist()
         return np.concatenate([self.rows[start:left], self.rows[right:end]])
 
 

@@ -21,9 +21,9 @@ from safetensors.numpy import load_file
 from deeped_ray.corpus.priors import MAX_SURFACE, REMEMBERED, PriorCandidate
 from deeped_ray.knowledge.parts import ArtifactError
 from deeped_ray.linking import answer_kernels as kernels
-from deeped_ray.linking.encoding import EncodedDocument, Floats, Ints, log_prior
+from deeped_ray.linking.encoding import EncodedDocument, EncodedGroup, Floats, Ints, log_prior
 from deeped_ray.linking.retrieval import CONTEXT_FIT, COUNT, DOCUMENT_FIT, LINKS, numbered
-from deeped_ray.linking.scoring import Scored
+from deeped_ray.linking.scoring import AllScored, Scored, arrays_of
 
 LIMIT = 5.0
 """Standardised features are cut off here: far from what it was fitted to, a network says anything."""
@@ -92,8 +92,18 @@ class Certainty:
         return outputs
 
     def judge(self, judged: Judged) -> Certain:
-        scaling = self._mean, self._deviation, np.float32(LIMIT)
-        return Certain(*kernels.judge(*_given(judged), scaling, self._weights, _SOFT_ONE))
+        return Certain(*kernels.judge(*_given(judged), *self._networks))
+
+    def judge_all(self, surfaces: Sequence[str], names: Ints, group: EncodedGroup, scored: AllScored) -> Certain:
+        """For every window of a group; arrays are flat, one window after the other. `names` number equal surfaces."""
+        scores = scored.rho, scored.psi, scored.belief
+        of_document = _of_document(group.num_evidence)
+        given = (arrays_of(group), scores, of_document, _all_written(surfaces), names)
+        return Certain(*kernels.judge_all(*given, *self._networks))
+
+    @property
+    def _networks(self) -> tuple[Any, ...]:
+        return (self._mean, self._deviation, np.float32(LIMIT)), self._weights, _SOFT_ONE
 
 
 _SOFT_ONE = np.float32(np.log(np.expm1(1.0)))
@@ -116,16 +126,23 @@ def _given(judged: Judged) -> tuple[tuple[Any, ...], Ints, Floats, Ints]:
     nothing = np.zeros((len(judged.rho), 0), np.float32)
     psi, belief = (nothing if each is None else each for each in (judged.psi, judged.belief))
     evidence = np.zeros((*judged.rho.shape, 0), np.float32) if judged.evidence is None else judged.evidence
-    of_document = _OF_DOCUMENT if evidence.shape[2] > 1 else np.arange(evidence.shape[2])
-    signs = [_written(surface[:MAX_SURFACE]) for surface in judged.surfaces]
-    written = np.array(signs, np.float32).reshape(len(signs), kernels.OF_NAME)
     given = (judged.num_candidates, judged.rho, judged.prior, psi, belief, evidence)
-    return given, of_document, written, numbered(judged.surfaces)
+    return given, _of_document(evidence.shape[2]), _all_written(judged.surfaces), numbered(judged.surfaces)
+
+
+def _of_document(num_evidence: int) -> Ints:
+    return _OF_DOCUMENT if num_evidence > 1 else np.arange(num_evidence)
+
+
+def _all_written(surfaces: Sequence[str]) -> Floats:
+    """How each is written."""
+    joined = bytearray().join([_written(surface[:MAX_SURFACE]) for surface in surfaces])
+    return np.frombuffer(joined, np.float32).reshape(-1, kernels.OF_NAME)
 
 
 @functools.lru_cache(maxsize=REMEMBERED)
-def _written(surface: str) -> tuple[float, ...]:
-    """Length, words, and whether it is in capitals, begins in lower case, has a digit."""
+def _written(surface: str) -> bytes:
+    """Length, words, and whether it is in capitals, begins in lower case, has a digit: in bytes, which are joined quickly."""
     found = (
         min(len(surface), 100) / 10,
         min(len(surface.split()), 20),
@@ -133,4 +150,4 @@ def _written(surface: str) -> tuple[float, ...]:
         next((letter.islower() for letter in surface if letter.isalpha()), False),
         any(letter.isdigit() for letter in surface),
     )
-    return tuple(map(float, found))
+    return np.array(found, np.float32).tobytes()

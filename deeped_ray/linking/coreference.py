@@ -39,7 +39,9 @@ def share_person_candidates(
     first: dict[str, Senses] = {}
     for name, own in zip(names, candidates, strict=True):
         first.setdefault(name, own)
-    persons = [name for name, own in first.items() if len(own) and is_person[own.best.entity_id] and _is_whole(name)]
+    persons = [
+        name for name, own in first.items() if len(own.entity) and is_person[own.best.entity_id] and _is_whole(name)
+    ]
     if not persons:
         return [*candidates]
     holders = _holders(first, persons, rule, pause)

@@ -85,10 +85,70 @@ def encode_document(
     )
 
 
-class Kept(NamedTuple):
-    """Candidates of all mentions, one mention after the other."""
+@dataclass(frozen=True, slots=True)
+class EncodedGroup:
+    """Windows as the compiled code reads them, one after the other: each is an `EncodedDocument` whose arrays are flat."""
 
+    layout: Ints
+    """Where what belongs to each window begins, [windows + 1, 6]: see `layout_kernels`."""
+    widths: Ints
+    """K and S of each window."""
+    words: Ints
+    entities: Ints
+    context: Ints
+    num_words: Ints
+    candidates: Ints
+    num_candidates: Ints
+    prior: Floats
+    evidence: Floats
+    sources: npt.NDArray[np.int8]
+    gold: Ints
+
+    @classmethod
+    def of(cls, documents: Sequence[EncodedDocument]) -> "EncodedGroup":
+        sizes = [
+            (len(each), each.context.size, each.candidates.size, len(each.words), len(each.entities), len(each) ** 2)
+            for each in documents
+        ]
+        layout = np.zeros((len(documents) + 1, 6), np.int64)
+        np.cumsum(np.array(sizes, np.int64).reshape(-1, 6), axis=0, out=layout[1:])
+        widths = np.array([(each.context.shape[1], each.candidates.shape[1]) for each in documents], np.int64)
+        names = [name for name in cls.__slots__ if name not in ("layout", "widths")]
+        columns = [np.concatenate([np.ravel(getattr(each, name)) for each in documents]) for name in names]
+        return cls(layout, widths, *columns)
+
+    def __len__(self) -> int:
+        return len(self.widths)
+
+    @property
+    def num_evidence(self) -> int:
+        return len(self.evidence) // max(len(self.prior), 1)
+
+    def window(self, number: int) -> EncodedDocument:
+        """Of its arrays, no copy."""
+        (m, k, c, w, e, _), (m_end, k_end, c_end, w_end, e_end, _) = self.layout[number : number + 2].tolist()
+        n, F, S = m_end - m, self.num_evidence, self.widths[number, 1]
+        return EncodedDocument(
+            words=self.words[w:w_end],
+            entities=self.entities[e:e_end],
+            context=self.context[k:k_end].reshape(n, -1),
+            num_words=self.num_words[m:m_end],
+            candidates=self.candidates[c:c_end].reshape(n, S),
+            num_candidates=self.num_candidates[m:m_end],
+            prior=self.prior[c:c_end].reshape(n, S),
+            evidence=self.evidence[F * c : F * c_end].reshape(n, S, F),
+            sources=self.sources[c:c_end].reshape(n, S),
+            gold=self.gold[m:m_end],
+        )
+
+
+class Kept(NamedTuple):
+    """Candidates of all mentions of a group, one mention after the other."""
+
+    bounds: Ints
+    """Where those of each window begin, and where those of one more would."""
     mention: Ints
+    """Place in the window."""
     entity: Ints
     evidence: Floats
     """Of each, beginning with the prior and the other sources."""
@@ -96,39 +156,24 @@ class Kept(NamedTuple):
     """What evidence is divided by for f."""
     num_sources: int
 
+    def where(self, is_kept: npt.NDArray[np.bool_]) -> "Kept":
+        bounds = np.append(0, np.cumsum(is_kept))[self.bounds]
+        return self._replace(
+            bounds=bounds, mention=self.mention[is_kept], entity=self.entity[is_kept], evidence=self.evidence[is_kept]
+        )
 
-def encode_rows(
-    known: Ints, sides: Ints, kept: Kept, golds: Sequence[int | None], *, num_evidence: int
-) -> EncodedDocument:
+
+def encode_group(
+    bounds: Ints, known: Ints, sides: Ints, kept: Kept, golds: Sequence[int | None], *, num_evidence: int
+) -> EncodedGroup:
     """From the rows of word vectors of a text, the sides of each mention's context among them, and all candidates.
 
-    `sides` are those of `KnownWords.contexts`.
+    `sides` are those of `KnownWords.contexts`. Mentions of window i are [bounds[i], bounds[i + 1]).
     """
-    num_candidates = np.bincount(kept.mention, minlength=len(sides))
-    n, S = len(sides), max(int(num_candidates.max()), 1)
-    num_words = sides[:, 1] - sides[:, 0] + sides[:, 3] - sides[:, 2]
-    words = np.sort(known[int(sides[:, 0].min()) : int(sides[:, 3].max())])
-    entities = np.sort(kept.entity)
-    context = np.zeros((n, max(int(num_words.max()), 1)), np.int64)
-    candidates, prior = np.zeros((n, S), np.int64), np.zeros((n, S), np.float32)
-    evidence, sources = np.zeros((n, S, num_evidence), np.float32), np.zeros((n, S), np.int8)
-    gold = np.array([-1 if each is None else each for each in golds])
-    num_distinct = kernels.lay_out(
-        known, sides, *kept, words, entities, context, candidates, prior, evidence, sources, gold
-    )
-    nothing = np.zeros(1, np.int64)
-    return EncodedDocument(
-        words=words[: num_distinct[0]] if len(words) else nothing,
-        entities=entities[: num_distinct[1]] if len(entities) else nothing,
-        context=context,
-        num_words=num_words,
-        candidates=candidates,
-        num_candidates=num_candidates,
-        prior=prior,
-        evidence=evidence,
-        sources=sources,
-        gold=gold,
-    )
+    gold = np.array([-1 if each is None else each for each in golds], np.int64)
+    rows = kept.mention, kept.entity, kept.evidence
+    given = (bounds, kept.bounds, rows, known, sides, kept.spread, kept.num_sources, num_evidence)
+    return EncodedGroup(*kernels.lay_out(*given, gold))
 
 
 def padded(values: npt.NDArray[Scalar], lengths: Ints) -> npt.NDArray[Scalar]:

@@ -4,7 +4,10 @@ import numpy as np
 
 from deeped_ray.linking.choice_kernels import choose
 from deeped_ray.linking.compiling import compiled, compiled_exactly
+from deeped_ray.linking.memory_kernels import fetch_ahead
 
+LANES = 64
+"""Numbers that compiled loops take at once."""
 _HALF_SIGN, _HALF_REST, _HALF_SCALE = np.uint32(0x8000), np.uint32(0x7FFF), np.float32(2.0**112)
 
 
@@ -19,29 +22,62 @@ def unit(vector, result) -> None:  # type: ignore[no-untyped-def]
 
 
 @compiled
-def two_dots(own, extra, row, x, y):  # type: ignore[no-untyped-def]
-    """Both products of an entity's vector, which is read once."""
-    first = second = np.float32(0)
-    if row < len(own):
-        for each in range(own.shape[1]):
-            first += own[row, each] * x[each]
-            second += own[row, each] * y[each]
-    else:
-        for each in range(own.shape[1]):
-            first += extra[row - len(own), each] * x[each]
-            second += extra[row - len(own), each] * y[each]
-    return first, second
+def rest_of(x):  # type: ignore[no-untyped-def]
+    """The last LANES numbers, with zeros for those that stand in whole LANES from the beginning.
+
+    A loop over whole LANES and one over these leave no numbers over that would be taken one by one.
+    """
+    rest, d = np.zeros(LANES, np.float32), len(x)
+    for each in range(d - d % LANES, d):
+        if d >= LANES:
+            rest[each - d + LANES] = x[each]
+    return rest
 
 
 @compiled
-def dot(own, extra, row, x):  # type: ignore[no-untyped-def]
+def two_products(own, extra, entity, number, x, y, with_x, with_y) -> None:  # type: ignore[no-untyped-def]
+    """Of the vectors of the first entities with x and y: each is read once."""
+    x_rest, y_rest, d = rest_of(x), rest_of(y), len(x)
+    whole = d - d % LANES if d >= LANES else d
+    for row in range(number):
+        fetch_ahead(own, entity, row, number)
+        vector = own[entity[row]] if entity[row] < len(own) else extra[entity[row] - len(own)]
+        first = second = np.float32(0)
+        for each in range(whole):
+            first += vector[each] * x[each]
+            second += vector[each] * y[each]
+        if whole < d:
+            last = vector[d - LANES :]
+            for each in range(LANES):
+                first += last[each] * x_rest[each]
+                second += last[each] * y_rest[each]
+        with_x[row], with_y[row] = first, second
+
+
+@compiled
+def products(own, extra, entity, number, x, with_x) -> None:  # type: ignore[no-untyped-def]
+    """Of the vectors of the first entities with x."""
+    rest = rest_of(x)
+    for row in range(number):
+        with_x[row] = dot(own, extra, entity[row], x, rest)
+
+
+@compiled
+def dot(own, extra, row, x, x_rest):  # type: ignore[no-untyped-def]
+    return _dot(own[row], x, x_rest) if row < len(own) else _dot(extra[row - len(own)], x, x_rest)
+
+
+@compiled
+def _dot(vector, x, x_rest):  # type: ignore[no-untyped-def]
+    d = len(vector)
+    whole = d - d % LANES if d >= LANES else d
     total = np.float32(0)
-    if row < len(own):
-        for each in range(own.shape[1]):
-            total += own[row, each] * x[each]
-    else:
-        for each in range(own.shape[1]):
-            total += extra[row - len(own), each] * x[each]
+    for each in range(whole):
+        total += vector[each] * x[each]
+    if whole < d:
+        last = vector[d - LANES :]
+        for each in range(LANES):
+            total += last[each] * x_rest[each]
     return total
 
 
@@ -66,10 +102,16 @@ def consult(mention, entity, evidence, scores, name, vectors, fit_at, weights, b
     shares = np.empty(len(mention), np.float32)
     shares_of(mention, scores, shares)
     for row in range(len(mention)):
+        fetch_ahead(own, entity, row, len(mention))
         add(own, extra, entity[row], shares[row], others[name[mention[row]]])
     _of_others(others)
+    rests = np.empty((len(others), LANES), np.float32)
+    for each in range(len(others)):
+        rests[each] = rest_of(others[each])
     for row in range(len(mention)):
-        evidence[row, fit_at + 1] = dot(own, extra, entity[row], others[name[mention[row]]])
+        fetch_ahead(own, entity, row, len(mention))
+        number = name[mention[row]]
+        evidence[row, fit_at + 1] = dot(own, extra, entity[row], others[number], rests[number])
     return choose(mention, entity, evidence, scores, weights, by_prior, by_score, kept)
 
 
@@ -80,6 +122,7 @@ def relate(mention, entity, evidence, scores, name, halves, at, shares) -> None:
     others = np.zeros((name.max() + 1, halves.shape[1]), np.float32)
     shares_of(mention, scores, shares)
     for row in range(len(mention)):
+        fetch_ahead(halves, entity, row, len(mention))
         if entity[row] < len(halves):
             _widen(halves, entity[row], vectors[row])
     # a loop of its own: within the other, the compiler may scale the product instead, and round it twice

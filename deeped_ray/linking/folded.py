@@ -42,7 +42,7 @@ class Folded:
         return Folded(vectors, self._given, slots=self._num_slots)
 
     def take(self, rows: Ints) -> tuple[Floats, Ints]:
-        """A table [slots, forms, width], and the slots of distinct rows; the same bytes whether they were kept or not."""
+        """A table [slots, forms, width], and the slots of rows; the same bytes whether they were kept or not."""
         slots, table = self._page
         found, num_missing = slots.find(rows)
         return (table, found) if not num_missing else self._add(rows)
@@ -54,7 +54,7 @@ class Folded:
             if slots.given + num_missing > slots.size:
                 slots, table = self._empty(max(self._num_slots, len(rows)))
                 found[:] = -1
-            new = rows[found < 0]  # none, if another thread has added them meanwhile
+            new = np.unique(rows[found < 0])  # none, if another thread has added them meanwhile
             table[slots.given : slots.given + len(new)] = self._products(new)
             slots.add(new)
             self._page = slots, table

@@ -4,9 +4,9 @@ import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from deeped_ray.corpus.catalogue import Catalogue, ExtendedCatalogue
 from deeped_ray.corpus.cooccurrence import GRAPH, WordCounts
@@ -23,27 +23,13 @@ from deeped_ray.linking.candidate_lists import CandidateLists
 from deeped_ray.linking.candidates import CandidateConfig, KnownWords, select_candidates
 from deeped_ray.linking.coreference import share_person_candidates
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, open_detector
-from deeped_ray.linking.encoding import EncodedDocument, Ints, Kept, encode_document, encode_rows
+from deeped_ray.linking.encoding import EncodedDocument, EncodedGroup, Ints, Kept, encode_document, encode_group
+from deeped_ray.linking.groups import Group, Texts, Window, groups_of
 from deeped_ray.linking.known_names import KnownNames
 from deeped_ray.linking.mention_counts import MentionCounts
-from deeped_ray.linking.near_kernels import sum_contexts
 from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.linking.retrieval import NUM_EVIDENCE, Retriever
 from deeped_ray.types import Document, Mention
-
-# Differs from the paper: belief propagation grows with the square of the mentions, so longer documents are linked in
-# windows of this many, each mention in the window where it stands farthest from the rim.
-MAX_JOINT_MENTIONS = 100
-AROUND = 2000
-"""Characters before and after the mentions of a window whose words are compared with titles."""
-
-
-class Window(NamedTuple):
-    """Mentions that are linked jointly, by their places in the document."""
-
-    mentions: list[int]
-    is_answered: list[bool]
-    """False where another window has the better view."""
 
 
 class LinkerInputs:
@@ -120,13 +106,14 @@ class LinkerInputs:
             found = [
                 theirs if candidates is None else candidates for theirs, candidates in zip(shared, listed, strict=True)
             ]
-        most = self.config.first_candidates
-        return [candidates if len(candidates.entity) <= most else candidates[:most] for candidates in found]
+        return [candidates.first(self.config.first_candidates) for candidates in found]
 
-    def _are_listed(self, document: Document, mentions: Sequence[Mention]) -> list[bool]:
+    def _are_listed(self, group: Group) -> npt.NDArray[np.bool_]:
         if self.config.sources == "prior" or not self.lists.specs:
-            return [self.config.sources == "prior"] * len(mentions)
-        return [self.lists.find(document, mention) is not None for mention in mentions]
+            return np.full(len(group.mentions), self.config.sources == "prior")
+        documents = [group.texts.documents[number] for number, window in group.windows for _ in window.mentions]
+        pairs = zip(documents, group.mentions, strict=True)
+        return np.array([self.lists.find(*pair) is not None for pair in pairs], np.bool_)
 
     def _listed(self, document: Document, mention: Mention, number: int | None) -> Senses | None:
         """Candidates of an external list, if there is one for the mention."""
@@ -142,63 +129,71 @@ class LinkerInputs:
         return Senses.of(self.counts.priors(surface, list(links), list(links.values()), without=number))
 
     def encode(
-        self, document: Document, *, number: int | None = None, insert_gold: bool = False, pause: Pause = no_pause
+        self, document: Document, *, number: int | None = None, insert_gold: bool = False
     ) -> Iterator[tuple[Window, EncodedDocument]]:
         """The document in windows that are linked jointly; most have one, a document without mentions has none.
 
         A mention that two windows see has its gold entity only in the window that answers it. `insert_gold` puts the gold
         entity last where pruning lost it: for training only.
         """
-        if not document.mentions:
+        for group, encoded in self.encode_all([document], number=number, insert_gold=insert_gold):
+            for place, (_, window) in enumerate(group.windows):
+                yield window, encoded.window(place)
+
+    def encode_all(
+        self,
+        documents: Sequence[Document],
+        *,
+        number: int | None = None,
+        insert_gold: bool = False,
+        pause: Pause = no_pause,
+    ) -> Iterator[tuple[Group, EncodedGroup]]:
+        """The windows of the documents, group by group."""
+        if not any(document.mentions for document in documents):
             return
-        known = KnownWords(document.text, self.words, pause)
-        firsts = self.first_candidates(document, number=number, pause=pause)
-        for window in windows_of(document.mentions):
-            yield window, self._encode(document, firsts, window, known, insert_gold=insert_gold, pause=pause)
+        texts = Texts.of(documents)
+        known = KnownWords(texts.text, self.words, pause)
+        firsts = [self.first_candidates(document, number=number, pause=pause) for document in documents]
+        for group in groups_of(texts):
+            yield group, self._encode(group, firsts, known, insert_gold=insert_gold, pause=pause)
 
     def _encode(
         self,
-        document: Document,
-        all_firsts: Sequence[Senses],
-        window: Window,
+        group: Group,
+        all_firsts: Sequence[Sequence[Senses]],
         known: KnownWords,
         *,
         insert_gold: bool,
         pause: Pause,
-    ) -> EncodedDocument:
-        mentions = [document.mentions[i] for i in window.mentions]
-        firsts = [all_firsts[i] for i in window.mentions]
-        golds = [self.catalogue.find_gold(mention) for mention in mentions]
-        asked = [gold if is_answered else None for gold, is_answered in zip(golds, window.is_answered, strict=True)]
-        sides = known.contexts(mentions, num_words=self.config.context_words)
-        if not self.config.retrieves:
-            contexts = [known.around(mention, num_words=self.config.context_words) for mention in mentions]
-            chosen = select_candidates(firsts, contexts, self.words.vectors, self.entity_vectors, self.config)
-            if insert_gold:
-                _insert_gold(chosen, firsts, golds)
-            entities = [[candidate.entity_id for candidate in candidates] for candidates in chosen]
-            priors = [[candidate.prior for candidate in candidates] for candidates in chosen]
-            return encode_document(contexts, entities, priors, _places(asked, entities))
-        kept = self._retrieve(document, mentions, firsts, known.rows, sides, pause)
-        return encode_rows(known.rows, sides, kept, asked, num_evidence=self.num_evidence)
+    ) -> EncodedGroup:
+        firsts = [all_firsts[number][place] for number, window in group.windows for place in window.mentions]
+        golds = [self.catalogue.find_gold(mention) for mention in group.mentions]
+        asked = [gold if is_answered else None for gold, is_answered in zip(golds, group.is_answered, strict=True)]
+        starts = known.first_from(group.texts.starts)
+        documents = np.repeat([number for number, _ in group.windows], np.diff(group.bounds))
+        bounds = np.stack([starts[documents], starts[documents + 1]], axis=1)
+        sides = known.contexts(group.spans, num_words=self.config.context_words, bounds=bounds)
+        if self.config.retrieves:
+            kept = self._retrieve(group, firsts, known.rows, sides, pause)
+            return encode_group(group.bounds, known.rows, sides, kept, asked, num_evidence=self.num_evidence)
+        contexts = [known.between(each) for each in sides]
+        chosen = select_candidates(firsts, contexts, self.words.vectors, self.entity_vectors, self.config)
+        if insert_gold:
+            _insert_gold(chosen, firsts, golds)
+        entities = [[candidate.entity_id for candidate in candidates] for candidates in chosen]
+        priors = [[candidate.prior for candidate in candidates] for candidates in chosen]
+        places = _places(asked, entities)
+        windows = [slice(*each) for each in itertools.pairwise(group.bounds.tolist())]
+        return EncodedGroup.of(
+            [encode_document(contexts[each], entities[each], priors[each], places[each]) for each in windows]
+        )
 
-    def _retrieve(
-        self,
-        document: Document,
-        mentions: Sequence[Mention],
-        firsts: Sequence[Senses],
-        words: Ints,
-        sides: Ints,
-        pause: Pause,
-    ) -> Kept:
-        sums = np.zeros((len(mentions), self.entity_vectors.shape[1]), np.float32)
-        sum_contexts(self.words.vectors, words, sides, sums)
+    def _retrieve(self, group: Group, firsts: Sequence[Senses], words: Ints, sides: Ints, pause: Pause) -> Kept:
         return self.retriever.candidates(
-            [document.surface(mention) for mention in mentions],
+            group,
             firsts,
-            sums,
-            self._are_listed(document, mentions),
-            text=document.text[max(mentions[0].start - AROUND, 0) : mentions[-1].end + AROUND],
+            (words, sides, self.words.vectors),
+            self._are_listed(group),
             by_prior=self.config.kept_by_prior,
             by_score=self.config.num_candidates - self.config.kept_by_prior,
             pause=pause,
@@ -215,19 +210,3 @@ def _insert_gold(chosen: Sequence[list[PriorCandidate]], firsts: Sequence[Senses
 def _places(golds: Sequence[int | None], entities: Sequence[Sequence[int]]) -> list[int]:
     """Where the gold entity stands among the candidates; -1 if it is not among them."""
     return [row.index(gold) if gold in row else -1 for gold, row in zip(golds, entities, strict=True)]
-
-
-def windows_of(mentions: Sequence[Mention], *, size: int | None = None) -> list[Window]:
-    """Windows over the mentions in text order, each half over the one before; every mention is answered in one."""
-    size = size or MAX_JOINT_MENTIONS
-    order = sorted(range(len(mentions)), key=lambda i: mentions[i].start)
-    if len(order) <= size:
-        return [Window(order, [True] * len(order))]
-    step = max(size // 2, 1)
-    starts = [*range(0, len(order) - size, step), len(order) - size]
-    # the border between two windows lies in the middle of what they share
-    borders = [0, *((start + size + after) // 2 for start, after in itertools.pairwise(starts)), len(order)]
-    return [
-        Window(order[start : start + size], [low <= place < high for place in range(start, start + size)])
-        for start, low, high in zip(starts, borders, borders[1:], strict=False)
-    ]

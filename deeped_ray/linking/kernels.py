@@ -253,7 +253,12 @@ def propagate(  # type: ignore[no-untyped-def]
     """Messages are [sender i, all candidates r of all receivers j at r * n + j]: rows of `width_of`, long enough to pay."""
     n, S = psi.shape
     width = softmax.shape[2]
-    phi = np.full((n, S, width), _LOWEST)
+    phi = np.empty((n, S, width), np.float32)
+    # the candidate that each place belongs to; those of nobody get a number beside which all others are nothing
+    receiver, nobody = np.zeros(width, np.uint32), np.full(width, _LOWEST)
+    for j in range(n):
+        for r in range(num_candidates[j]):
+            receiver[r * n + j], nobody[r * n + j] = candidates[j, r], 0
     sent, before = np.zeros((n, width), np.float32), np.zeros((n, width), np.float32)
     arrived, leaving = np.zeros(width, np.float32), np.zeros(width, np.float32)
     best, better = np.empty(width, np.float32), np.empty(width, np.float32)
@@ -262,9 +267,9 @@ def propagate(  # type: ignore[no-untyped-def]
     for i in range(n):
         for s in range(num_candidates[i]):
             row = scores[candidates[i, s]]
+            for each in range(width):
+                phi[i, s, each] = row[receiver[each]] + nobody[each]
             for r in range(S):
-                for j in range(n):
-                    phi[i, s, r * n + j] = row[candidates[j, r]] if r < num_candidates[j] else _LOWEST
                 phi[i, s, r * n + i] = _LOWEST
     for t in range(T):
         now, last = (t, t - 1) if keep else (0, 0)

@@ -1,6 +1,7 @@
 """The linker: text in, entities with reasons out. Python, command line, evaluation and server all use it."""
 
 import functools
+import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,11 +16,12 @@ from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.certainty import Certain, Certainty, Judged
 from deeped_ray.linking.config import ModelConfig, ModelKind
 from deeped_ray.linking.detection import DetectionConfig, Detector, SpacyDetector, Span
-from deeped_ray.linking.encoding import EncodedDocument, padded
+from deeped_ray.linking.encoding import EncodedGroup, encode_document
 from deeped_ray.linking.folded import Folding
-from deeped_ray.linking.inputs import LinkerInputs, Window
+from deeped_ray.linking.groups import MOST_MENTIONS, Group, Texts, Window, lots_of
+from deeped_ray.linking.inputs import LinkerInputs
 from deeped_ray.linking.pace import Pause, no_pause, num_threads
-from deeped_ray.linking.scoring import FittedModel, Scored, log_softmax
+from deeped_ray.linking.scoring import AllScored, FittedModel, log_softmax
 from deeped_ray.types import Document, Mention, Mentions, Prediction, check_spans
 from deeped_ray.types import LinkerKind as LinkerKind
 
@@ -147,26 +149,30 @@ class Linker:
         """Answers for all mentions of all documents. Without `explain` they lack attended words and support."""
         link = functools.partial(self._link, explain=explain, pause=pause)
         # a pause lets others go first: that is for one thread to do
-        if len(documents) == 1 or pause is not no_pause or self._num_threads == 1:
-            return [*map(link, documents)]
-        return [*self._threads.map(link, documents)]
+        num_threads = 1 if pause is not no_pause else self._num_threads
+        num_mentions = sum(len(document.mentions) for document in documents)
+        lots = lots_of(documents, most=min(MOST_MENTIONS, -(-num_mentions // num_threads)))
+        linked = map(link, lots) if num_threads == 1 or len(lots) == 1 else self._threads.map(link, lots)
+        return [*itertools.chain.from_iterable(linked)]
 
     @functools.cached_property
     def _threads(self) -> ThreadPoolExecutor:
         """Each takes documents of its own: nearly all of the work runs without Python's lock."""
         return ThreadPoolExecutor(self._num_threads, thread_name_prefix="link")
 
-    def _link(self, document: Document, *, explain: bool, pause: Pause) -> Answers:
-        if self.model is None:
-            return Answers(document, self._by_prior(document, pause), self._knowledge)
-        windows = []
-        for window, encoded in self.inputs.encode(document, pause=pause):
+    def _link(self, documents: Sequence[Document], *, explain: bool, pause: Pause) -> list[Answers]:
+        model = self.model
+        if model is None:
+            return [Answers(document, self._by_prior(document, pause), self._knowledge) for document in documents]
+        windows: dict[int, list[Columns]] = {number: [] for number in range(len(documents))}
+        for group, encoded in self.inputs.encode_all(documents, pause=pause):
+            scored = model.score_all(encoded, self._folding, explain=explain)
             pause()
-            scored = self.model.score(encoded, self._folding, explain=explain)
+            found = columns_of(group, encoded, scored, self._judge_all(group, encoded, scored))
+            for (number, _), columns in zip(group.windows, found, strict=True):
+                windows[number].append(columns)
             pause()
-            windows.append(self._columns(document, window, encoded, scored))
-            pause()
-        return Answers(document, windows, self._knowledge)
+        return [Answers(document, windows[number], self._knowledge) for number, document in enumerate(documents)]
 
     @functools.cached_property
     def _knowledge(self) -> Knowledge:
@@ -183,14 +189,20 @@ class Linker:
         firsts = self.inputs.first_candidates(document, pause=pause)
         if not firsts:
             return []
+        n, nothing = len(firsts), np.zeros(0, np.int64)
         judged = Judged.by_prior([document.surface(mention) for mention in document.mentions], firsts)
-        certain = self._judge(judged)
-        entities = np.concatenate([first.entity for first in firsts], dtype=np.int64)
-        candidates = padded(np.arange(len(entities)), judged.num_candidates)
-        numbers = (judged.prior, None, None, judged.prior, certain.candidates)
-        sources = np.zeros(candidates.shape, np.int8)
-        everyone, given = (range(len(firsts)), [True] * len(firsts)), (judged.num_candidates, candidates, entities)
-        return [columns_of(*everyone, given, numbers, sources, certain.none)]
+        entities, priors = ([getattr(first, name).tolist() for first in firsts] for name in ("entity", "prior"))
+        encoded = EncodedGroup.of([encode_document([nothing] * n, entities, priors, [-1] * n)])
+        group = Group.of(Texts.of([document]), [(0, Window([*range(n)], [True] * n))])
+        none = np.zeros(0, np.float32)
+        scored = AllScored(np.ravel(judged.prior), none, none, none, none, explains=False)
+        return columns_of(group, encoded, scored, _flat([self._judge(judged)]))
+
+    def _judge_all(self, group: Group, encoded: EncodedGroup, scored: AllScored) -> Certain:
+        if self.certainty is not None:
+            return self.certainty.judge_all(group.surfaces, group.names, encoded, scored)
+        windows = [(encoded.window(w), scored.window(encoded, w)) for w in range(len(encoded))]
+        return _flat([self._judge(Judged.by_model([], *each)) for each in windows])
 
     def _judge(self, judged: Judged) -> Certain:
         if self.certainty is not None:
@@ -199,19 +211,12 @@ class Linker:
         shares = np.exp(log_softmax(judged.rho / np.float32(self.unit), is_candidate)) * is_candidate
         return Certain(shares, (judged.num_candidates == 0).astype(np.float32))
 
-    def _columns(self, document: Document, window: Window, encoded: EncodedDocument, scored: Scored) -> Columns:
-        surfaces = [document.surface(document.mentions[place]) for place in window.mentions]
-        certain = self._judge(Judged.by_model(surfaces, encoded, scored))
-        given = (encoded.num_candidates, encoded.candidates, encoded.entities)
-        numbers = (encoded.prior, scored.psi, scored.belief, scored.rho, certain.candidates)
-        answer = functools.partial(
-            columns_of, window.mentions, window.is_answered, given, numbers, encoded.sources, certain.none
-        )
-        if not scored.explains:
-            return answer()
-        support = np.zeros((0, 0), np.float32) if scored.support is None else scored.support
-        context = (encoded.context, encoded.num_words, len(encoded.words))
-        return answer(reasons=(scored.beta, *context, support), words=encoded.words)
+
+def _flat(windows: Sequence[Certain]) -> Certain:
+    """As `Certainty.judge_all` answers."""
+    return Certain(
+        np.concatenate([np.ravel(each.candidates) for each in windows]), np.concatenate([each.none for each in windows])
+    )
 
 
 def weights_path(folder: Path, kind: ModelKind, *, seed: int | None = None) -> Path:

@@ -88,10 +88,7 @@ class LiveInputs(LinkerInputs):
 
     def _retrieve(self, *arguments: object) -> Kept:
         kept = super()._retrieve(*arguments)  # type: ignore[arg-type]
-        if not self._additions.removed:
-            return kept
-        left = ~self._additions.is_removed(kept.entity)
-        return kept._replace(mention=kept.mention[left], entity=kept.entity[left], evidence=kept.evidence[left])
+        return kept.where(~self._additions.is_removed(kept.entity)) if self._additions.removed else kept
 
 
 def live_linker(base: Linker, additions: Additions) -> Linker:

@@ -4,7 +4,7 @@ import numpy as np
 
 from deeped_ray.linking.compiling import compiled
 from deeped_ray.linking.fit_kernels import add, unit
-from deeped_ray.linking.layout_kernels import is_in, place_from
+from deeped_ray.linking.layout_kernels import is_in, place_from, sort
 
 
 @compiled
@@ -81,6 +81,31 @@ def most_linked(linked, most, found):  # type: ignore[no-untyped-def]
             found[kept] = found[place]
             kept += 1
     return kept
+
+
+@compiled
+def join_near(by_words, by_entities, by_links, sources):  # type: ignore[no-untyped-def]
+    """Entities near the document, rising, and the source of each. The index may have found fewer: -1."""
+    some, others = rising(by_words), rising(by_entities)
+    merged, source = np.empty(len(others) + len(by_links), np.int64), np.empty(len(others) + len(by_links), np.int64)
+    of_words, of_document = sources
+    others = merged[: merge_sources(others, of_document, by_links, of_document, merged, source)]
+    size = len(some) + len(others)
+    found, source = np.empty(size, np.int64), np.empty(size, np.int64)
+    number = merge_sources(some, of_words, others, of_document, found, source)
+    return found[:number], source[:number]
+
+
+@compiled
+def rising(found):  # type: ignore[no-untyped-def]
+    """What the index has found, in order."""
+    values, number = np.empty(len(found), np.int64), 0
+    for place in range(len(found)):
+        if found[place] >= 0:
+            values[number] = found[place]
+            number += 1
+    sort(values[:number])
+    return values[:number]
 
 
 @compiled

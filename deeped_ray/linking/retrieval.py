@@ -25,8 +25,9 @@ from deeped_ray.embeddings.link_vectors import LinkVectors
 from deeped_ray.embeddings.name_forms import LONGEST_NAME
 from deeped_ray.embeddings.name_index import KINDS
 from deeped_ray.knowledge.layers import Layers
-from deeped_ray.linking import choice_kernels, fit_kernels, near_kernels, pool_kernels, title_kernels
+from deeped_ray.linking import retrieval_kernels as kernels
 from deeped_ray.linking.encoding import Floats, Ints, Kept, log_prior
+from deeped_ray.linking.groups import Group
 from deeped_ray.linking.known_names import KnownNames
 from deeped_ray.linking.pace import Pause, no_pause
 from deeped_ray.linking.title_evidence import TITLE_MEASURES, TitleWords, words_in
@@ -99,24 +100,39 @@ _WEIGHT_OF = np.array([_WEIGHTS.get(name, 0.0) for name in EVIDENCE], np.float32
 _PRIOR_WEIGHT = np.float32(0.4)
 """Of the logarithm of the prior."""
 _WEIGHTS_OF_ALL = np.append(_WEIGHT_OF, _PRIOR_WEIGHT)
-AT_ONCE = 25
-"""Mentions whose pools are gathered between two pauses."""
 CONSULTED = 24
 """Entities of a mention that say what it seems to mean, at most."""
 COMPARED = 16
 """Entities of a mention whose titles are compared, beside those by prior, at most."""
 NEIGHBOURS = 100
 """Entities nearest to the document's words, and to its entities, that are looked through for the words of a mention."""
+AROUND = 2000
+"""Characters before and after the mentions of a window whose words are compared with titles."""
 MOST_LINKED = 400
 """Entities linked from those of the document that are looked through, at most: those with most such links."""
 
 
-Firsts = tuple[Ints, Ints, Floats, npt.NDArray[np.float64]]
-"""Candidates by prior, one mention after the other: where those of each begin; entities, priors and counts."""
+class Firsts(NamedTuple):
+    """Candidates by prior, one mention after the other."""
+
+    starts: Ints
+    """Where those of each begin, and where those of one more would."""
+    entity: Ints
+    prior: Floats
+    support: npt.NDArray[np.float64]
+    """Counts."""
+
+    @classmethod
+    def of(cls, firsts: Sequence[Senses]) -> "Firsts":
+        found = [each.packed for each in firsts]
+        starts = np.zeros(len(found) + 1, np.int64)
+        np.cumsum([len(each.entity) for each in firsts], out=starts[1:])
+        entity, prior, support = (bytearray().join(column) for column in zip(*found, strict=True))
+        return cls(starts, np.frombuffer(entity, np.int64), np.frombuffer(prior, np.float32), np.frombuffer(support))
 
 
 class Retriever:
-    """Finds candidates for all mentions of a document at once."""
+    """Finds candidates for all mentions of a group at once."""
 
     def __init__(
         self,
@@ -134,109 +150,68 @@ class Retriever:
 
     def candidates(
         self,
-        surfaces: Sequence[str],
+        group: Group,
         firsts: Sequence[Senses],
-        contexts: Floats,
-        is_listed: Sequence[bool],
+        words: tuple[Ints, Ints, Floats],
+        is_listed: npt.NDArray[np.bool_],
         *,
-        text: str,
         by_prior: int,
         by_score: int,
         pause: Pause = no_pause,
     ) -> Kept:
-        """`firsts` are candidates by prior, `contexts` the sums of each mention's context words [n, d].
+        """`firsts` are candidates by prior of each mention. A listed mention gets no entity but those of its list.
 
-        A listed mention gets no entity but those of its list. `text` is what the mentions stand in.
+        `words` are the rows of word vectors of the text, the sides of each mention's context among them, and the vectors.
         """
-        n = len(surfaces)
-        names, slots = self.names.take([surface[: LONGEST_NAME + 1] for surface in surfaces], pause)  # longer: no names
-        by_slot = numbered(slots.tolist())
-        vectors, flat = (self._vectors.own, self._vectors.extra), _flat_firsts(firsts)
-        near, sources, document = self._near(flat, contexts)
+        names, slots = self.names.take([surface[: LONGEST_NAME + 1] for surface in group.surfaces], pause)
+        vectors, flat, (known, sides, word_vectors) = (self._vectors.own, self._vectors.extra), Firsts.of(firsts), words
+        graph = self._graph.offsets, self._graph.words
+        sums, queries, documents, *linked = kernels.look_around(
+            group.bounds, known, sides, word_vectors, tuple(flat), vectors, graph, MOST_LINKED
+        )
         pause()
-        letters = np.zeros((n, len(near)), np.float32)
-        near_kernels.shared_letters(slots, names.listed, names.lists, near, self.names.index.entities, letters)
-        starts, longer = np.zeros(n + 1, np.int64), np.empty(n * n, np.int64)
-        words = (names.contained, names.content, names.initials, names.acronym)
-        near_kernels.longer_names(slots, *words, flat[0], starts, longer)
+        nearest = self._index.nearest(queries, count=NEIGHBOURS)
         pause()
-        rows = Rows.empty(n * (by_prior + CONSULTED))
-        given = (
-            flat,
-            (starts, longer),
-            (slots, names.matched, names.entity, names.kind, names.strength, names.num_letters),
-            (near, sources, letters, np.array(is_listed, np.bool_)),
+        *row_bounds_and_keys, evidence, scores = kernels.gather(
+            group.bounds,
+            group.names,
+            tuple(flat),
+            (nearest, *linked, (CONTEXT, DOCUMENT)),
+            (
+                *(slots, names.matched, names.listed, names.lists, self.names.index.entities),
+                (names.contained, names.content, names.initials, names.acronym),
+                (names.entity, names.kind, names.strength, names.num_letters),
+            ),
+            is_listed,
             vectors,
-            contexts,
-            document,
+            sums,
+            documents,
             self._catalogue.num_links,
             (PRIOR, NAME, LONGER_NAME, CONTEXT_FIT),
             _WEIGHTS_OF_ALL,
-            by_prior,
-            CONSULTED,
+            (by_prior, CONSULTED, max(by_score, COMPARED)),
         )
-        number = 0
-        for start in range(0, n, AT_ONCE):
-            number += pool_kernels.gather(start, min(start + AT_ONCE, n), *given, rows.rest(number))
-            pause()
-        rows = rows.first(number)
-        if not number:
-            return rows.kept()
-        best = np.empty(number, np.int64)
-        compared = max(by_score, COMPARED)
-        count = fit_kernels.consult(*rows, by_slot, vectors, CONTEXT_FIT, _WEIGHTS_OF_ALL, by_prior, compared, best)
-        rows = rows.take(best[:count])
+        row_bounds, mention, entity = row_bounds_and_keys
         pause()
-        shares = np.empty(count, np.float32)
-        fit_kernels.relate(*rows, by_slot, self._link_vectors.halves, LINK_FIT, shares)
-        title_kernels.compare_titles(
-            *(rows.mention, names.titles, names.titled[slots], *self._title_words.take(rows.entity)),
-            *(words_in(text, pause), by_slot, shares, rows.evidence[:, TITLES:]),
-        )
-        count = choice_kernels.choose(*rows, _WEIGHTS_OF_ALL, by_prior, by_score, best)
-        return rows.take(best[:count]).kept()
-
-    def _near(self, firsts: Firsts, contexts: Floats) -> tuple[Ints, Ints, Floats]:
-        """Entities related to the document, rising, the source of each, and the document's vector, of unit length."""
-        queries, document = np.zeros((2, contexts.shape[1]), np.float32), np.empty(contexts.shape[1], np.float32)
-        vectors, graph = (self._vectors.own, self._vectors.extra), (self._graph.offsets, self._graph.words)
-        linked = near_kernels.certain_of(firsts, contexts, vectors, graph, queries, document)
-        linked.sort()
-        by_words, by_entities = self._index.nearest(queries, count=NEIGHBOURS)
-        by_links = np.empty(len(linked), np.int64)
-        by_links = by_links[: near_kernels.most_linked(linked, MOST_LINKED, by_links)]
-        near, source = np.empty((2, len(by_words) + len(by_entities) + len(by_links)), np.int64)
-        by_words.sort()
-        others = np.sort(np.concatenate([by_entities, by_links]))
-        number = near_kernels.merge_sources(by_words, CONTEXT, others, DOCUMENT, near, source)
-        return near[:number], source[:number], document
+        titles = names.titles, names.titled[slots], *self._title_words.take(entity)
+        rows, columns = (row_bounds, mention, entity, evidence, scores), (LINK_FIT, TITLES)
+        given = group.bounds, group.names, rows, self._link_vectors.halves, columns, titles, words_around(group, pause)
+        bounds = kernels.compare(*given, _WEIGHTS_OF_ALL, by_prior, by_score)
+        pause()
+        end = bounds[-1]
+        return Kept(bounds, mention[:end], entity[:end], evidence[:end], _SPREAD_OF, len(SOURCES))
 
 
-class Rows(NamedTuple):
-    """Entities of the mentions of a document, by mention."""
-
-    mention: Ints
-    entity: Ints
-    evidence: Floats
-    """A column for each of EVIDENCE."""
-    scores: Floats
-
-    @classmethod
-    def empty(cls, number: int) -> "Rows":
-        evidence, scores = np.empty((number, len(EVIDENCE)), np.float32), np.empty(number, np.float32)
-        return cls(np.empty(number, np.int64), np.empty(number, np.int64), evidence, scores)
-
-    def first(self, number: int) -> "Rows":
-        return self.take(slice(number))
-
-    def rest(self, number: int) -> "Rows":
-        return self.take(slice(number, None))
-
-    def take(self, rows: Ints | slice) -> "Rows":
-        return Rows(self.mention[rows], self.entity[rows], self.evidence[rows], self.scores[rows])
-
-    def kept(self) -> Kept:
-        return Kept(self.mention, self.entity, self.evidence, _SPREAD_OF, len(SOURCES))
+def words_around(group: Group, pause: Pause = no_pause) -> tuple[Ints, Ints]:
+    """The words that titles are compared with, window after window: `words_in`. And where those of each window begin."""
+    found = []
+    for number, window in group.windows:
+        document = group.texts.documents[number]
+        first, last = (document.mentions[window.mentions[place]] for place in (0, -1))
+        found.append(words_in(document.text[max(first.start - AROUND, 0) : last.end + AROUND], pause))
+    bounds = np.zeros(len(found) + 1, np.int64)
+    np.cumsum([*map(len, found)], out=bounds[1:])
+    return np.concatenate(found), bounds
 
 
 def numbered(names: Sequence[Hashable]) -> Ints:
@@ -249,18 +224,3 @@ def score(evidence: Floats) -> Floats:
     """By which candidates are kept."""
     scores: Floats = evidence @ _WEIGHT_OF + _PRIOR_WEIGHT * log_prior(evidence[:, PRIOR])
     return scores
-
-
-def _flat_firsts(firsts: Sequence[Senses]) -> Firsts:
-    return (
-        _starts(firsts),
-        np.concatenate([each.entity for each in firsts], dtype=np.int64),
-        np.concatenate([each.prior for each in firsts], dtype=np.float32, casting="same_kind"),
-        np.concatenate([each.support for each in firsts], dtype=np.float64),
-    )
-
-
-def _starts(firsts: Sequence[Senses]) -> Ints:
-    starts = np.zeros(len(firsts) + 1, np.int64)
-    np.cumsum([len(each.entity) for each in firsts], out=starts[1:])
-    return starts

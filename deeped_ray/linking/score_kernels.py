@@ -1,12 +1,82 @@
-"""The fitted model for one document, compiled: the equations of `scoring`, from vectors to scores, in one call."""
+"""The fitted model, compiled: the equations of `scoring`, from vectors to scores, window after window in one call."""
 
 import numpy as np
 
 from deeped_ray.linking.answer_kernels import support
 from deeped_ray.linking.compiling import compiled, compiled_exactly
 from deeped_ray.linking.kernels import dots, dots_of, propagate, weigh
+from deeped_ray.linking.layout_kernels import CELLS, CONTEXTS, ENTITIES, PAIRS, WORDS, window_of
+from deeped_ray.linking.memory_kernels import fetch_ahead
 
 _LOWEST, _MIN_PRIOR, _ZERO = np.float32(-1e30), np.float32(1e-3), np.float32(0)
+
+
+@compiled
+def score_all(  # type: ignore[no-untyped-def]
+    vectors, group, words, times_entities, R, scale, counts_itself, is_global, has_g, uses_log, explains, messages, g, f
+):
+    """`score` of every window. `words` and `times_entities` have the slots of all windows, one after the other."""
+    rho, psi, belief, beta, support = empty_scores(group, is_global, explains)
+    layout, widths, entities = group[:3]
+    for w in range(len(widths)):
+        document = window_of(group, w)
+        scales = np.float32(scale), pairwise_scale(scale, document[1], counts_itself)
+        of_words = slice(layout[w, WORDS], layout[w + 1, WORDS])
+        of_entities = slice(layout[w, ENTITIES], layout[w + 1, ENTITIES])
+        own = score(
+            vectors,
+            entities[of_entities],
+            (words[0], words[1][of_words]),
+            (times_entities[0], times_entities[1][of_entities]),
+            document,
+            R,
+            scales,
+            is_global,
+            has_g,
+            uses_log,
+            explains,
+            messages,
+            g,
+            f,
+        )
+        put(own[0], psi, layout[w, CELLS])
+        put(own[1], beta, layout[w, CONTEXTS])
+        put(own[3], rho, layout[w, CELLS])
+        if is_global:
+            put(own[2], belief, layout[w, CELLS])
+        if explains and is_global:
+            put(own[4], support, layout[w, PAIRS])
+    return rho, psi, belief, beta, support
+
+
+@compiled
+def empty_scores(group, is_global, explains):  # type: ignore[no-untyped-def]
+    """rho, psi, belief, beta and support of all windows, to be filled. Without a belief or support, these are empty."""
+    layout = group[0]
+    num_cells, num_contexts, num_pairs = layout[-1, CELLS], layout[-1, CONTEXTS], layout[-1, PAIRS]
+    rho, psi = np.empty(num_cells, np.float32), np.empty(num_cells, np.float32)
+    belief = np.empty(num_cells if is_global else 0, np.float32)
+    return (
+        rho,
+        psi,
+        belief,
+        np.empty(num_contexts, np.float32),
+        np.empty(num_pairs if is_global and explains else 0, np.float32),
+    )
+
+
+@compiled
+def put(values, target, at) -> None:  # type: ignore[no-untyped-def]
+    target[at : at + values.size] = values.reshape(values.size)
+
+
+@compiled
+def pairwise_scale(scale, num_candidates, counts_itself):  # type: ignore[no-untyped-def]
+    """The factor of Phi: 2 / (n - 1), or 2 / n, of the mentions that have candidates."""
+    number = 0 if counts_itself else -1
+    for i in range(len(num_candidates)):
+        number += num_candidates[i] > 0
+    return np.float32(scale * 2 / max(1, number))
 
 
 @compiled
@@ -82,6 +152,7 @@ def take_wide(vectors, rows, result) -> None:  # type: ignore[no-untyped-def]
     """The rows of two layers, beside zeros."""
     own, extra = vectors
     for i in range(len(rows)):
+        fetch_ahead(own, rows, i, len(rows))
         for k in range(own.shape[1], result.shape[1]):
             result[i, k] = 0
         if rows[i] < len(own):

@@ -7,7 +7,7 @@ is taken over one document, in one order.
 import itertools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,12 @@ from safetensors.numpy import load_file
 
 from deeped_ray.knowledge.layers import Layers
 from deeped_ray.knowledge.parts import ArtifactError
-from deeped_ray.linking import kernels, score_kernels
+from deeped_ray.linking import score_kernels as kernels
 from deeped_ray.linking.config import ModelConfig, ModelKind, Product
-from deeped_ray.linking.encoding import EncodedDocument, Floats
+from deeped_ray.linking.encoding import EncodedDocument, EncodedGroup, Floats
 from deeped_ray.linking.folded import Folded, Folding, wide
+from deeped_ray.linking.kernels import can_propagate
+from deeped_ray.linking.layout_kernels import CELLS, CONTEXTS, PAIRS, window_of
 
 LOWEST = np.float32(-1e30)
 Bools = npt.NDArray[np.bool_]
@@ -42,6 +44,31 @@ class Scored(NamedTuple):
     """Whether beta and support are wanted."""
 
 
+class AllScored(NamedTuple):
+    """The same for all windows of a group, each array flat, one window after the other."""
+
+    rho: Floats
+    psi: Floats
+    belief: Floats
+    """Empty for a local model."""
+    beta: Floats
+    support: Floats
+    """Empty for a local model, or if nothing is explained."""
+    explains: bool
+
+    def window(self, group: EncodedGroup, number: int) -> Scored:
+        (m, k, c, _, _, p), (m_end, k_end, c_end, _, _, p_end) = group.layout[number : number + 2].tolist()
+        n, cells = m_end - m, slice(c, c_end)
+        return Scored(
+            self.rho[cells].reshape(n, -1),
+            self.psi[cells].reshape(n, -1),
+            self.belief[cells].reshape(n, -1) if len(self.belief) else None,
+            self.beta[k:k_end].reshape(n, -1),
+            self.support[p:p_end].reshape(n, n) if len(self.support) else None,
+            self.explains,
+        )
+
+
 class FittedModel:
     """The weights of a trained model."""
 
@@ -51,7 +78,7 @@ class FittedModel:
         self._f = _layers(weights, "f", config)
         self._has_g = _has_g(kind, config)
         self._g = _layers(weights, "g", config) if self._has_g else self._f
-        self._can_propagate = config.product == "max" and kernels.can_propagate(delta=config.damping, T=config.rounds)
+        self._can_propagate = config.product == "max" and can_propagate(delta=config.damping, T=config.rounds)
         self._messages = np.float32(config.damping), bool(config.excludes_receiver), config.rounds
 
     @classmethod
@@ -80,31 +107,54 @@ class FittedModel:
         return Folding(entities, Folded(Layers(words), [self._forms[form] for form in "AB"]), times_entities)
 
     def score(self, document: EncodedDocument, folding: Folding, *, explain: bool = True) -> Scored:
-        vectors = folding.entities.own, folding.entities.extra
-        words, is_global = folding.times_words.take(document.words), self.kind == "global"
-        pairs = words if folding.times_entities is None else folding.times_entities.take(document.entities)
-        arrays = (document.candidates, document.num_candidates, document.context, document.num_words)
-        given = (*arrays, document.prior, document.evidence)
-        scales = np.float32(self.config.psi_scale), self._pairwise_scale(document)
-        R, ends = self.config.kept_words(self.kind), (self.config.belief == "log", explain)
-        before = (vectors, document.entities, words, pairs, given, R, scales, is_global, self._has_g)
-        if is_global and not self._can_propagate:
-            psi, beta, phi, unary = score_kernels.before_messages(*before, self._g)
-            mu = _propagate_plainly(unary, document, phi, self.config)
-            after = score_kernels.after_messages(mu, psi, given, phi, scales, is_global, *ends, self._f)
-        else:
-            psi, beta, *after = score_kernels.score(*before, *ends, self._messages, self._g, self._f)
-        belief, rho, support = after
-        return (
-            Scored(rho, psi, belief, beta, support, explain)
-            if is_global
-            else Scored(rho, psi, None, beta, None, explain)
-        )
+        group = EncodedGroup.of([document])
+        return self.score_all(group, folding, explain=explain).window(group, 0)
 
-    def _pairwise_scale(self, document: EncodedDocument) -> np.float32:
-        """The factor of Phi: 2 / (n - 1), or 2 / n, of the mentions that have candidates."""
-        num_mentions = int(np.count_nonzero(document.num_candidates)) - (not self.config.counts_itself)
-        return np.float32(self.config.psi_scale * 2 / max(1, num_mentions))
+    def score_all(self, group: EncodedGroup, folding: Folding, *, explain: bool = True) -> AllScored:
+        """Every window for itself."""
+        words = folding.times_words.take(group.words)
+        pairs = words if folding.times_entities is None else folding.times_entities.take(group.entities)
+        settings, ends = (
+            (self.config.kept_words(self.kind), float(self.config.psi_scale)),
+            (
+                self.config.belief == "log",
+                explain,
+            ),
+        )
+        vectors, counts_itself = (folding.entities.own, folding.entities.extra), bool(self.config.counts_itself)
+        given, is_global = arrays_of(group), self.kind == "global"
+        rest = (*settings, counts_itself, is_global, self._has_g, *ends)
+        if is_global and not self._can_propagate:
+            return self._score_plainly(group, (vectors, given, words, pairs), rest)
+        found = kernels.score_all(vectors, given, words, pairs, *rest, self._messages, self._g, self._f)
+        return AllScored._make((*found, explain))
+
+    def _score_plainly(self, group: EncodedGroup, given: tuple[Any, ...], rest: tuple[Any, ...]) -> AllScored:
+        """Window by window, with messages as `lbp` says them."""
+        (vectors, arrays, words, pairs), (R, scale, counts_itself, is_global, has_g, uses_log, explain) = given, rest
+        found = kernels.empty_scores(arrays, is_global, explain)
+        for w in range(len(group)):
+            document, own = group.window(w), window_of(arrays, w)
+            scales = np.float32(scale), kernels.pairwise_scale(scale, document.num_candidates, counts_itself)
+            slots = [
+                (table, found[slice(*group.layout[w : w + 2, at])]) for (table, found), at in ((words, 3), (pairs, 4))
+            ]
+            before = (vectors, document.entities, *slots, own, R, scales, is_global, has_g, self._g)
+            psi, beta, phi, unary = kernels.before_messages(*before)
+            mu = _propagate_plainly(unary, document, phi, self.config)
+            belief, rho, support = kernels.after_messages(
+                mu, psi, own, phi, scales, is_global, uses_log, explain, self._f
+            )
+            places = group.layout[w, [CELLS, CELLS, CELLS, CONTEXTS, PAIRS]].tolist()
+            for values, target, at in zip((rho, psi, belief, beta, support), found, places, strict=True):
+                kernels.put(values, target, at)
+        return AllScored._make((*found, explain))
+
+
+def arrays_of(group: EncodedGroup) -> tuple[Any, ...]:
+    """What the kernels are given of a group."""
+    columns = group.layout, group.widths, group.entities, group.context, group.num_words
+    return *columns, group.candidates, group.num_candidates, group.prior, group.evidence
 
 
 # -- weights

@@ -15,7 +15,10 @@ COEFFICIENTS = Path(__file__).with_name("coefficients.json")
 MIN_SPREAD = 0.1
 DRIFT_PER_DOUBLING = 0.1
 """`benchmarks/scale.py` calls a cost flat that changes by less than 20% over two doublings of the size."""
-BAND = "Bands: what the fits leave unexplained, at least 10%, and 10% more for each doubling beyond what was measured."
+BAND = (
+    "Bands: what the fits leave unexplained, at least 10%, and 10% more for each doubling beyond what was measured,"
+    " or, of ingest, what larger wikis have shown."
+)
 Sizes = Mapping[str, float | int]
 
 
@@ -55,11 +58,13 @@ class Fit(NamedTuple):
     """Largest relative residual."""
     largest: dict[str, float]
     """The largest of each size that was measured, where it is a question how far that reaches."""
+    drift: float = DRIFT_PER_DOUBLING
+    """For each doubling beyond it. Less where a line has met a wiki much larger than those it was fitted to."""
 
     def at(self, sizes: Sizes) -> Estimate:
         value = self.fixed + sum(unit * sizes[name] for name, unit in self.units.items())
         beyond = max([1.0, *(sizes[name] / largest for name, largest in self.largest.items())])
-        factor = (1 + max(self.spread, MIN_SPREAD)) * (1 + DRIFT_PER_DOUBLING) ** math.log2(beyond)
+        factor = (1 + max(self.spread, MIN_SPREAD)) * (1 + self.drift) ** math.log2(beyond)
         return Estimate(value, factor)
 
 

@@ -23,6 +23,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 INTERVAL_S = 0.2
+WAITS = 4
+"""Times as long as a look took, at least, until the next: where the machine is busy, looks shall not be most of the work."""
 _PROC = Path("/proc")
 _AGENTS = ("ray::Dashboard", "ray::RuntimeEnv")  # Ray's own, named like workers; the system cuts names at 15 letters
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -85,20 +87,23 @@ class Meter:
     ) -> None:
         self._ends.set()
         self._thread.join()
+        self.cost = self.so_far()
+
+    def so_far(self) -> Cost:
+        """Since the beginning, by what was last read."""
         wall_s, driver_s = time.monotonic() - self._begin, time.process_time() - self._begin_s - self._own_s
-        spent = {key: each.cpu_s - self._first.get(key, 0.0) for key, each in self._last.items()}
-        others = {key: each for key, each in self._last.items() if each.pid != os.getpid()}
+        last = dict(self._last)
+        spent = {key: each.cpu_s - self._first.get(key, 0.0) for key, each in last.items()}
+        others = {key: each for key, each in last.items() if each.pid != os.getpid()}
         worker_s = sum(spent[key] for key, each in others.items() if _is_worker(each))
         ray_s = sum(spent[key] for key in others) - worker_s
         memory = {role: self._memory[role] / 2**30 for role in ("driver", "worker")}
-        probe_s = sum(self._probes) / len(self._probes)
-        self.cost = Cost(
-            driver_s, worker_s, ray_s, memory["driver"], memory["worker"], wall_s, self._disk / 1e6, probe_s
-        )
+        probe_s = sum(self._probes) / max(1, len(self._probes))
+        return Cost(driver_s, worker_s, ray_s, memory["driver"], memory["worker"], wall_s, self._disk / 1e6, probe_s)
 
     def _watch(self) -> None:
         while True:
-            ended = self._ends.is_set()
+            ended, start = self._ends.is_set(), time.monotonic()
             for each in _family():
                 self._last[each.pid, each.started] = each
                 role = "driver" if each.pid == os.getpid() else "worker" if _is_worker(each) else "ray"
@@ -109,7 +114,7 @@ class Meter:
             self._own_s = time.thread_time()
             if ended:  # seen once more after the end
                 return
-            self._ends.wait(INTERVAL_S)
+            self._ends.wait(max(INTERVAL_S, WAITS * (time.monotonic() - start)))
 
 
 def _is_worker(process: _Process) -> bool:

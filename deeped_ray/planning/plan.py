@@ -153,8 +153,8 @@ def _words(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) 
         name="word vectors",
         cores=1,
         driver_s=known.seconds("words", "driver_s", sizes, cluster.speed),
-        # by arithmetic: the vectors as read, stacked, and scaled to unit length
-        driver_gib=Estimate(0.4 + 3 * matrix_gb * GB / GIB, 1.5),
+        # by arithmetic: a place for each word, and the words themselves; vectors lie in files
+        driver_gib=Estimate(0.3 + 130 * sizes["vocabulary"] / GIB, 1.5),
         disk_gb=Estimate(matrix_gb, 1.5),
     )
 
@@ -167,8 +167,8 @@ def _embedding(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficien
         driver_s=known.seconds("embedding", "driver_s", sizes, cluster.speed),
         shared_s=known.seconds("embedding", "worker_s", sizes, cluster.speed),
         start_s=_start("start", sizes, cluster, known),
-        # by arithmetic: x'_w as made and as read again, and some numbers for each entity
-        driver_gib=Estimate(0.4 + (8 * work.dimension * sizes["vocabulary"] + 50 * work.num_entities) / GIB, 1.5),
+        # by arithmetic: some numbers for each entity; x'_w lies in a file
+        driver_gib=Estimate(0.4 + 50 * work.num_entities / GIB, 1.5),
         worker_gib=known.at("shard", "worker_gib", sizes),
         disk_gb=vectors_gb,
         work_gb=vectors_gb,
@@ -182,8 +182,7 @@ def _index(work: Workload, cluster: Cluster, sizes: Sizes, known: Coefficients) 
         name="index",
         cores=cluster.cores_per_node,
         shared_s=known.seconds("index", "core_s", sizes, cluster.speed),
-        # the vectors of links are made after the rest, and take 1,700 bytes for each page with links (docs/scale.md)
-        driver_gib=max(known.at("index", "driver_gib", sizes), Estimate(1700 * work.num_pages / GIB, 1.5)),
+        driver_gib=known.at("index", "driver_gib", sizes),  # FAISS: names and links lie in files (docs/scale.md)
         disk_gb=known.gb("index", "part_mb", sizes).times(work.dimension / known.dimension),
         cache_gb=_embedding(work, cluster, sizes, known).disk_gb,
     )

@@ -31,6 +31,7 @@ def plan_text(plan: Plan, *, style: Style = PLAIN) -> str:
         f" {_amount(serving.replica_gib)} GiB each; {_amount(serving.mapped_gb)} GB mapped on every node.",
         "\n".join(plan.warnings),
         f"{BAND}\nMeasured on {made['on']}, {made['machine']}: {made['by']}"
+        f"\nThe lines of ingest have met larger wikis: {made['reach']}"
         "\nNo stage was measured on a GPU, and none needs one. Memory does not include mapped files. Wall-clock assumes that storage keeps up.",
     ]
     return "\n\n".join(filter(None, sections))

@@ -14,15 +14,18 @@ from ray._private.ray_logging import stderr_deduplicator, stdout_deduplicator
 from ray.util.metrics import Counter, Gauge, Histogram
 
 from deeped_ray.running import logs, metrics
-from deeped_ray.running.local_ray import descendants
+from deeped_ray.running.local_ray import API_SERVER, descendants
 from deeped_ray.running.logs import Labels
 from deeped_ray.running.metrics import METRICS, PREFIX, SECONDS
 
 logger = logging.getLogger(__name__)
+NOWHERE = "http://127.0.0.1:9"
+"""The port that discards what it is sent; on most machines nobody listens there."""
 # What Ray says about itself in every run and nobody can act on. It stays in Ray's log files.
 _NOISE = re.compile(
     r"Failed to query Ray Train Controller|Reporting training result|Checkpoint successfully|Setting up process group"
     r"|Started training worker group|Attempting to start training|Requesting resources|world_rank="
+    r"|\[mutex\.cc : \d+\] RAW|class name: 'PreemptionWatcher'"
 )
 
 
@@ -54,14 +57,32 @@ def ensure_ray() -> None:
 
 
 def _start_ray() -> None:
-    ray.init(
-        # without an address Ray would also join any cluster it finds on this host
-        address=os.environ.get("RAY_ADDRESS") or "local",
-        include_dashboard=False,
-        logging_level=logging.WARNING,
-        # Ray would put a prefix before the lines of workers, and they would not be JSON any more
-        logging_config=ray.LoggingConfig(encoding="JSON", log_level="WARNING") if logs.is_json() else None,
-    )
+    with _no_dashboard():
+        ray.init(
+            # without an address Ray would also join any cluster it finds on this host
+            address=os.environ.get("RAY_ADDRESS") or "local",
+            include_dashboard=False,
+            logging_level=logging.WARNING,
+            # Ray would put a prefix before the lines of workers, and they would not be JSON any more
+            logging_config=ray.LoggingConfig(encoding="JSON", log_level="WARNING") if logs.is_json() else None,
+        )
+
+
+@contextlib.contextmanager
+def _no_dashboard() -> Iterator[None]:
+    """The processes of a Ray that starts meanwhile ask no dashboard.
+
+    A Ray of ours has none. Ray Train would ask that of any other Ray on this host whether its controller still runs, be
+    told that there is no such actor, and take the resources of the training away.
+    """
+    if os.environ.get("RAY_ADDRESS") or API_SERVER in os.environ:
+        yield
+        return
+    os.environ[API_SERVER] = NOWHERE
+    try:
+        yield
+    finally:
+        del os.environ[API_SERVER]
 
 
 @contextlib.contextmanager

@@ -29,6 +29,8 @@ from deeped_ray.types import DeepEdError
 ROOT = Path(__file__).resolve().parent.parent.parent
 """The checkout, or the folder of installed packages."""
 IS_CHECKOUT = (ROOT / "jobs").is_dir() and (ROOT / "pyproject.toml").exists()
+API_SERVER = "RAY_API_SERVER_ADDRESS"
+"""The dashboard that processes of Ray ask about actors. Unless it is set, they take that of any Ray on this host."""
 START_TIMEOUT_S = 90
 # Ray Train leaves a detached actor behind, for which a raylet waits 30 s; it holds nothing worth the wait.
 STOP_TIMEOUT_S = 6
@@ -139,6 +141,7 @@ def local_ray(*, num_cpus: int | None = None, meanwhile: Callable[[], object] = 
         *(executable("ray"), "start", "--head", "--block", "--disable-usage-stats"),
         *("--node-ip-address", "127.0.0.1", "--port", str(gcs), "--temp-dir", str(folder / "ray")),
         *("--dashboard-host", "127.0.0.1", "--dashboard-port", str(dashboard), "--ray-client-server-port", str(client)),
+        *("--include-log-monitor", "false"),  # what workers print stays in their files
         *("--dashboard-agent-listen-port", str(agent), "--dashboard-agent-grpc-port", str(agent_grpc)),
         *("--metrics-export-port", str(metrics), "--runtime-env-agent-port", str(runtime_env)),
         *(("--num-cpus", str(num_cpus)) if num_cpus else ()),
@@ -146,7 +149,7 @@ def local_ray(*, num_cpus: int | None = None, meanwhile: Callable[[], object] = 
     log = folder / "head.log"
     start_environment = {
         name: value for name, value in environment.items() if name not in ("RAY_ADDRESS", "RAY_DASHBOARD_ADDRESS")
-    }
+    } | {API_SERVER: environment["RAY_ADDRESS"]}
 
     def start() -> "subprocess.Popen[bytes]":
         with open(log, "wb") as output:

@@ -1,15 +1,17 @@
 """Forms batches across short requests, and lets long ones take turns with them.
 
 A batch is whatever waits when the thread becomes free. So a lone request is never held back, and batches grow with the
-load. Ray's `@serve.batch` waits a fixed time, refuses a request that is larger than a batch, and sends what does not fit
+load. The thread takes the next batch itself: it never waits for the event loop while there is work. Ray's `@serve.batch` waits a fixed time, refuses a request that is larger than a batch, and sends what does not fit
 to the end of the queue.
 """
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -43,7 +45,7 @@ class _Waiting(Generic[Item, Result]):
 
 
 class Batcher(Generic[Item, Result]):
-    """Lives on one event loop. `run` is called in threads, by one at a time."""
+    """Callers are on one event loop. `run` is called in threads, by one at a time."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class Batcher(Generic[Item, Result]):
         self._queue: deque[_Waiting[Item, Result]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batch")
         self._long_threads = ThreadPoolExecutor(LONG_AT_ONCE, thread_name_prefix="long")
-        self._worker: asyncio.Task[None] | None = None
+        self._lock, self._is_working = threading.Lock(), False
         self._num_long = 0
         self.turns = Turns()
         self.waiting: dict[Lane, int] = {"short": 0, "long": 0}
@@ -76,12 +78,15 @@ class Batcher(Generic[Item, Result]):
         if not has_thread and self.waiting[lane] and self.waiting[lane] + size > self._max_waiting:
             raise OverloadedError
         waiting: _Waiting[Item, Result] = _Waiting(item, size, time.monotonic() + self._deadline_s)
-        self.waiting[lane] += size
         if lane == "long":
+            self.waiting[lane] += size
             return await self._work_long(waiting)
-        self._queue.append(waiting)
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work())
+        with self._lock:
+            self.waiting[lane] += size
+            self._queue.append(waiting)
+            was_working, self._is_working = self._is_working, True
+        if not was_working:
+            self._thread.submit(self._work)
         return await waiting.answer
 
     # -- long ones
@@ -117,31 +122,27 @@ class Batcher(Generic[Item, Result]):
 
     # -- short ones
 
-    async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
+    def _work(self) -> None:
+        """In the thread of batches, until nothing waits."""
         while batch := self._next_batch():
-            items = [waiting.item for waiting in batch]
-            results = await loop.run_in_executor(self._thread, self._run_batch, items)
-            for waiting, result in zip(batch, results, strict=True):
-                waiting.settle(result)
+            with self.turns.turn("short"):
+                results = self._results([waiting.item for waiting in batch])
+            _tell(batch, results)
 
     def _next_batch(self) -> list[_Waiting[Item, Result]]:
-        batch: list[_Waiting[Item, Result]] = []
-        size = 0
-        while self._queue and (not batch or size + self._queue[0].size <= self.max_batch):
-            waiting = self._queue.popleft()
-            self.waiting["short"] -= waiting.size
-            if time.monotonic() > waiting.deadline:
-                waiting.settle(DeadlineError())
-            if not waiting.answer.done():
-                batch.append(waiting)
-                size += waiting.size
-        return batch
-
-    def _run_batch(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
-        """In the thread of batches."""
-        with self.turns.turn("short"):
-            return self._results(items)
+        with self._lock:
+            batch: list[_Waiting[Item, Result]] = []
+            size = 0
+            while self._queue and (not batch or size + self._queue[0].size <= self.max_batch):
+                waiting = self._queue.popleft()
+                self.waiting["short"] -= waiting.size
+                if time.monotonic() > waiting.deadline:
+                    _tell([waiting], [DeadlineError()])
+                elif not waiting.answer.done():
+                    batch.append(waiting)
+                    size += waiting.size
+            self._is_working = bool(batch)
+            return batch
 
     def _results(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
         """If a batch breaks, each item runs alone, so only the item that broke it fails."""
@@ -149,3 +150,14 @@ class Batcher(Generic[Item, Result]):
             return self._run(items, no_pause)
         except Exception as error:
             return [error] if len(items) == 1 else [result for item in items for result in self._results([item])]
+
+
+def _tell(batch: Sequence[_Waiting[Item, Result]], results: Sequence[Result | Exception]) -> None:
+    """Settles a batch on its event loop, which is woken once."""
+
+    def settle() -> None:
+        for waiting, result in zip(batch, results, strict=True):
+            waiting.settle(result)
+
+    with suppress(RuntimeError):  # the loop has ended, so nobody waits
+        batch[0].answer.get_loop().call_soon_threadsafe(settle)

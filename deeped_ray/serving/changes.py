@@ -44,6 +44,9 @@ class Changed(BaseModel):
 
 class ChangesReply(BaseModel):
     changed: list[Changed]
+    shortened: list[str] = Field(
+        default=[], description="ids of entities of which more was given than is kept; the rest is left out"
+    )
     version: Version
 
 
@@ -71,7 +74,7 @@ def add_changes(api: FastAPI, service: "LinkingService") -> None:
     @api.delete("/entities/{id:path}", responses=_RIGHTS, tags=["changes"])
     async def delete_entity(id: Title) -> ChangesReply:
         """Take an entity off: by its id or title, one of the knowledge base or one that was added."""
-        return await _write(service, lambda: [Change(_known_id(service, id), None)])
+        return await _write(service, lambda: ([Change(_known_id(service, id), None)], []))
 
     @api.post("/entities", responses=_RIGHTS, openapi_extra=_body({"example": [_EXAMPLE]}), tags=["changes"])
     async def post_entities(request: Request) -> ChangesReply:
@@ -91,22 +94,22 @@ def _body(schema: dict[str, Any]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": {}, **schema}}}}
 
 
-async def _write(service: "LinkingService", read: Callable[[], Sequence[Change]]) -> ChangesReply:
+async def _write(service: "LinkingService", read: Callable[[], tuple[Sequence[Change], list[str]]]) -> ChangesReply:
     """In a thread: a large list takes a second to read, and a storage may be slow."""
 
-    def write() -> list[Recorded]:
-        changes = read()
+    def write() -> tuple[list[Recorded], list[str]]:
+        changes, shortened = read()
         with patience(PATIENCE_S):
-            return service.live.write(changes)
+            return service.live.write(changes), shortened
 
-    return _reply(service, await asyncio.to_thread(write))
+    return _reply(service, *await asyncio.to_thread(write))
 
 
-def _reply(service: "LinkingService", recorded: Sequence[Recorded]) -> ChangesReply:
+def _reply(service: "LinkingService", recorded: Sequence[Recorded], shortened: Sequence[str] = ()) -> ChangesReply:
     rows = [
         Changed(id=each.change.id, title=each.change.title, number=each.number, time=each.time) for each in recorded
     ]
-    return ChangesReply(changed=rows, version=Version(**service.version))
+    return ChangesReply(changed=rows, shortened=list(shortened), version=Version(**service.version))
 
 
 # -- bodies
@@ -131,23 +134,24 @@ def _list(rows: Any) -> list[Any]:
     return rows
 
 
-def _changes(live: Live, rows: Sequence[Any]) -> list[Change]:
-    """Checked before anything is written."""
+def _changes(live: Live, rows: Sequence[Any]) -> tuple[list[Change], list[str]]:
+    """Checked before anything is written, and the ids of which not everything is kept."""
     owners = {each.change.title: other for other, each in live.changes.latest.items()}
-    changes = []
+    changes, shortened = [], []
     for number, row in enumerate(rows, start=1):
         values = {name: value for name, value in _object(row, f"Entity {number}").items() if name in _KEPT}
         own_id = str(values.get("id") or values.get("title") or "").strip()
         known = live.lookup.catalogue.find(own_id) if not values.get("title") else None
         if known is not None:  # its id stands for its title, also when the change is folded into the parts
             values["title"] = live.lookup.catalogue.title(known)
-        title = entity_of(values, where=f"Entity {own_id[:60]!r}").title
-        if owners.setdefault(title, own_id) != own_id:
+        entity = entity_of(values, where=f"Entity {own_id[:60]!r}")
+        if owners.setdefault(entity.title, own_id) != own_id:
             raise DeepEdError(
-                f"The title {title!r} belongs to {owners[title]!r}. Tell them apart, as in 'Smith (sales)'."
+                f"The title {entity.title!r} belongs to {owners[entity.title]!r}. Tell them apart, as in 'Smith (sales)'."
             )
+        shortened += [own_id] if entity.is_shortened else []
         changes.append(Change(own_id, values))
-    return changes
+    return changes, shortened
 
 
 def _known_id(service: "LinkingService", name: str) -> str:

@@ -88,22 +88,32 @@ class Guard:
         """Whoever may write may read too."""
         path = scope["path"].removeprefix(scope.get("root_path", "")) or "/"
         is_reading = scope["method"] in ("GET", "HEAD")
+        is_writing = not is_reading and any(path == each or path.startswith(f"{each}/") for each in WRITTEN)
+        if self._token is None and not is_writing:
+            return None
         scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
         is_reader, is_writer = (
             token is not None and hmac.compare_digest(given.encode(), token.encode()) and scheme.lower() == "bearer"
             for token in (self._token, self._writers_token)
         )
-        if not is_reading and any(path == each or path.startswith(f"{each}/") for each in WRITTEN):
+        if is_writing:
             if is_writer:
                 return None
-            return _NO_TOKEN if self._writers_token and not is_reader else _NO_WRITING
+            return _NO_WRITERS_TOKEN if self._writers_token and not is_reader else _NO_WRITING
         is_manifest = path == MANIFEST and not scope["query_string"]
-        is_open = self._token is None or (is_reading and (path == "/" or path.startswith(OPEN) or is_manifest))
+        is_open = is_reading and (path == "/" or path.startswith(OPEN) or is_manifest)
         return None if is_open or is_reader or is_writer else _NO_TOKEN
 
 
 _NO_TOKEN = JSONResponse(
     {"detail": "Send the API token as Authorization: Bearer TOKEN."}, 401, {"WWW-Authenticate": "Bearer"}
+)
+
+
+_NO_WRITERS_TOKEN = JSONResponse(
+    {"detail": "Send the writers' token as Authorization: Bearer TOKEN: this route changes something."},
+    401,
+    {"WWW-Authenticate": "Bearer"},
 )
 
 
@@ -119,9 +129,10 @@ _NO_BODY = JSONResponse({"detail": "GET and HEAD take no body."}, 400, {"Connect
 
 
 def _has_misplaced_body(scope: Scope) -> bool:
+    if scope["method"] not in ("GET", "HEAD"):
+        return False
     headers = Headers(scope=scope)
-    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    return has_body and scope["method"] in ("GET", "HEAD")
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
 def _limited(receive: Receive, max_bytes: int) -> Receive:

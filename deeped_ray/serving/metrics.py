@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 import ray
 from ray.util.metrics import Counter, Histogram
-from ray.util.state import list_workers
-from ray.util.state.exception import RayStateApiException
 
 from deeped_ray.linking.answers import Answers
 from deeped_ray.running.http import open_url
@@ -58,6 +56,10 @@ async def gather() -> str:
 
 def _gone_workers() -> set[str]:
     """Ray's agents keep the series of processes that have ended. If Ray does not say which, all series stay."""
+    # imported here: 0.1 s of a replica's start, which answers nobody yet
+    from ray.util.state import list_workers
+    from ray.util.state.exception import RayStateApiException
+
     gcs = ray.get_runtime_context().gcs_address
     try:
         workers = list_workers(

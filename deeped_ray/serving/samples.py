@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from deeped_ray.linking.candidates import KnownWords
 from deeped_ray.linking.detection import PIECE_CHARACTERS
-from deeped_ray.linking.inputs import MAX_JOINT_MENTIONS
+from deeped_ray.linking.groups import MAX_JOINT_MENTIONS
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.pace import Pause
 from deeped_ray.serving.schemas import LinkRequest

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from deeped_ray.storage.cache import temporary_folder
 from deeped_ray.storage.location import Location
 
-ROWS_AT_ONCE = 2**21
+ROWS_AT_ONCE = 2**19
 
 
 def read_array(piece: str | Path) -> npt.NDArray[Any]:

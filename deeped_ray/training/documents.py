@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deeped_ray.corpus import teaching
+from deeped_ray.corpus.catalogue import Catalogue
 from deeped_ray.evaluation.datasets import LINKS, identity, read_dataset, read_datasets
 from deeped_ray.knowledge.base import KnowledgeBase, fingerprint
 from deeped_ray.mini import MINI_DUMP
@@ -45,10 +46,11 @@ class TrainingDocuments:
         """Of equal weight, without any to calibrate on."""
         return cls(train=train, weights=[1.0] * len(train), dev=dev, calibration=[])
 
-    @property
-    def are_enough(self) -> bool:
-        """Whether a model can be fitted to them."""
-        return bool(self.dev) and sum(len(document.mentions) for document in self.train) >= LEAST_MENTIONS
+    def teach(self, catalogue: Catalogue) -> bool:
+        """Whether a model can be fitted to them: nothing is learned from links to what the wiki does not have."""
+        mentions = (mention for document in self.train for mention in document.mentions)
+        known = (mention for mention in mentions if catalogue.find_gold(mention) is not None)
+        return bool(self.dev) and sum(1 for _ in itertools.islice(known, LEAST_MENTIONS)) == LEAST_MENTIONS
 
     @classmethod
     def read(cls, kb: KnowledgeBase, training: TrainingConfig) -> "TrainingDocuments":

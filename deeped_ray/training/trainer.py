@@ -98,10 +98,10 @@ def train_linker(
 
 def _fit(job: FitJob, workers: WorkerConfig, run: Location, folder: Path) -> list[Validation]:
     """Fill the part with models; without enough documents there are none, and the linker links by prior alone."""
-    if job.documents.are_enough:
+    if job.documents.teach(job.inputs().catalogue):
         return _keep_best(_fit_on_ray(job, workers, run), job.training, folder)
     logger.warning(
-        "fewer than %d links to learn from: the linker answers by the prior alone. Give --train, as in aida:FILE, to train a model.",
+        "fewer than %d links, examples or annotations lead to entities of this knowledge base: the linker answers by the prior alone. Give --train or --documents to train a model.",
         LEAST_MENTIONS,
     )
     Location(folder / "summary.json").write_json({"models": []})
@@ -177,7 +177,9 @@ def _fit_detection(job: FitJob, folder: Path) -> None:
     """How mentions are found in raw text."""
     (fitted,) = tasks.run("detection", detection, [job.training.seed], job, unit="fits").results
     save_file(fitted.weights, folder / DETECTION_WEIGHTS)
-    logger.info("detection: F1 %s on documents kept aside", fitted.f1)
+    if fitted.f1:
+        f1 = ", ".join(f"{kind.removesuffix('_f1')} {value:.1%}" for kind, value in fitted.f1.items())
+        logger.info("detection: F1 on documents kept aside: %s", f1)
 
 
 def _fit_on_ray(job: FitJob, workers: WorkerConfig, run: Location) -> Checkpoint:

@@ -146,3 +146,11 @@ def test_bytes_that_are_not_utf8_are_refused_with_their_line(tmp_path: Path) -> 
 def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DeepEdError, match="neither JSON lines nor CSV"):
         read(tmp_path, "<mediawiki>")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"), [("", "is empty"), (" \n", "is empty"), ('[\n{"title": "A"}]', "is one JSON list")]
+)
+def test_a_file_without_lines_of_entities_is_told_from_one(tmp_path: Path, content: str, told: str) -> None:
+    with pytest.raises(DeepEdError, match=told):
+        read(tmp_path, content)

@@ -84,7 +84,7 @@ def test_a_file_that_is_no_dump_is_refused(tmp_path: Path, content: str, message
 def test_utf_16_is_refused_with_what_to_do(tmp_path: Path, encoding: str) -> None:
     path = write_dump(tmp_path / "dump.xml", PAGES)
     (tmp_path / "dump.xml.bz2").write_bytes(bz2.compress(path.read_text().encode(encoding)))
-    with pytest.raises(DumpError, match=r"is UTF-16; dumps are UTF-8\. Convert it: iconv"):
+    with pytest.raises(DumpError, match=r"is UTF-16; dumps are UTF-8\. Convert it: bzcat dump\.xml\.bz2 \| iconv"):
         read(tmp_path / "dump.xml.bz2")
 
 

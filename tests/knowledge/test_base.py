@@ -1,13 +1,16 @@
 """A part appears whole or not at all, and says so when something is wrong with it."""
 
 import json
+import os
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from deeped_ray.knowledge import parts
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.knowledge.parts import ArtifactError, FormatError
+from deeped_ray.knowledge.parts import ArtifactError, FormatError, checksum_of
 from deeped_ray.running.resume import ResumeConfig
 from deeped_ray.storage.location import Location
 from deeped_ray.types import DeepEdError
@@ -86,6 +89,20 @@ def test_a_damaged_part_names_the_file_and_the_remedy(kb: KnowledgeBase, damage:
     assert kb.verify()["pages"] is not None
     write_part(kb)  # the same content again, though a damaged folder of that name is there
     assert kb.verify() == {"pages": None}
+
+
+def test_a_file_is_hashed_once_until_it_changes(kb: KnowledgeBase, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_part(kb)
+    counted = mock.Mock(side_effect=checksum_of)
+    monkeypatch.setattr(parts, "checksum_of", counted)
+    path = kb.open("pages").path / "numbers.npy"
+    kb.open("pages")
+    assert counted.call_count == 1
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    os.utime(path, ns=(1, 1))  # a clock that stands still shows no change of the same second
+    with pytest.raises(ArtifactError, match="does not match its checksum"):
+        kb.open("pages")
 
 
 def test_a_part_made_from_an_older_parent_is_stale(kb: KnowledgeBase) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deeped_ray.linking import inputs as inputs_module
+from deeped_ray.linking import groups as groups_module
 from deeped_ray.linking.answers import Answers
 from deeped_ray.linking.linker import Linker
 from deeped_ray.types import Document, Mention
@@ -56,7 +56,7 @@ def test_numbers_have_six_digits(answers: Answers) -> None:
 def test_a_document_in_windows_answers_in_the_order_of_its_mentions(
     linker: Linker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inputs_module, "MAX_JOINT_MENTIONS", 4)
+    monkeypatch.setattr(groups_module, "MAX_JOINT_MENTIONS", 4)
     places = np.random.default_rng(0).permutation(9) * 22
     document = Document("", "Montreal met Toronto. " * 9, tuple(Mention(start, start + 8) for start in places.tolist()))
     (found,) = linker.link_batch([document])

@@ -14,9 +14,9 @@ from safetensors.torch import save_file
 
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.knowledge.parts import ArtifactError
-from deeped_ray.linking import inputs as inputs_module
+from deeped_ray.linking import groups as groups_module
 from deeped_ray.linking.config import ModelConfig
-from deeped_ray.linking.inputs import windows_of
+from deeped_ray.linking.groups import windows_of
 from deeped_ray.linking.linker import Linker
 from deeped_ray.linking.scoring import FittedModel
 from deeped_ray.types import DeepEdError, Document, Mention
@@ -176,7 +176,7 @@ def test_documents_of_a_batch_are_linked_independently(linker: Linker) -> None:
 
 
 def test_a_document_of_many_mentions_is_linked_in_windows(linker: Linker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs_module, "MAX_JOINT_MENTIONS", 4)
+    monkeypatch.setattr(groups_module, "MAX_JOINT_MENTIONS", 4)
     text = "Scotland and Australia. " * 5
     mentions = [Mention(i, i + 8) for i in range(0, len(text), 24)] + [
         Mention(i + 13, i + 22) for i in range(0, len(text), 24)

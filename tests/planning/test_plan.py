@@ -32,6 +32,11 @@ def test_a_line_is_read_at_another_size() -> None:
     assert line.at({"words": 400, "titles": 20}).factor == pytest.approx(1.2 * 1.1 * 1.1)
 
 
+def test_a_line_that_has_met_a_larger_wiki_drifts_less() -> None:
+    line = Fit(fixed=0.0, units={"words": 2.0}, spread=0.1, largest={"words": 100}, drift=0.05)
+    assert line.at({"words": 400}).factor == pytest.approx(1.1 * 1.05 * 1.05)
+
+
 def test_a_fit_without_residuals_still_has_a_band() -> None:
     assert Fit(1.0, {"words": 1.0}, 0.0, {"words": 10.0}).at({"words": 5}) == Estimate(6.0, 1.1)
 
@@ -103,8 +108,8 @@ def test_more_memory_for_workers_makes_fewer_pieces() -> None:
 
 
 def test_a_head_that_is_too_small_is_named() -> None:
-    plan = make_plan(ENWIKI, Cluster(nodes=8, memory_per_node_gib=4.0))
-    assert any(line.startswith("index: the driver needs") and "a node has 4" in line for line in plan.warnings)
+    plan = make_plan(ENWIKI, Cluster(nodes=8, memory_per_node_gib=1.0))
+    assert any(line.startswith("index: the driver needs") and "a node has 1" in line for line in plan.warnings)
     assert any("may not fit" in line for line in plan.warnings)
 
 

@@ -1,11 +1,13 @@
 """The Ray that a job starts for itself."""
 
+import os
 from typing import Any
 
 import pytest
 import ray
 
-from deeped_ray.running.cluster import ensure_ray
+from deeped_ray.running.cluster import NOWHERE, ensure_ray
+from deeped_ray.running.local_ray import API_SERVER
 
 
 def start_after(failures: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -34,3 +36,13 @@ def test_another_failure_of_ray_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(Exception, match="Can't find"):
         ensure_ray()
     assert asked == ["init"]
+
+
+def test_a_ray_of_ones_own_asks_no_other_rays_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str | None]()
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **_: asked.append(os.environ.get(API_SERVER)))
+    ensure_ray()
+    assert asked == [NOWHERE]
+    assert API_SERVER not in os.environ

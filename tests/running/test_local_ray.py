@@ -21,6 +21,7 @@ from deeped_ray import demo
 from deeped_ray.knowledge.base import KnowledgeBase
 from deeped_ray.running.http import open_url
 from deeped_ray.running.local_ray import (
+    API_SERVER,
     ROOT,
     LocalRay,
     RayGoneError,
@@ -119,6 +120,12 @@ def test_stages_run_by_job_submit(head: LocalRay, mini_kb: KnowledgeBase, tmp_pa
 def test_workers_run_the_code_of_the_checkout_and_leave_their_rubbish_in_its_folder(head: LocalRay) -> None:
     assert head.environment["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT)
     assert list(head.log.parent.glob("pymp-*"))  # by Ray's dashboard; else they would stay in /tmp
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads environments in /proc")
+def test_its_processes_ask_its_own_dashboard(head: LocalRay) -> None:
+    settings = Path(f"/proc/{head.pid}/environ").read_text().split("\0")
+    assert f"{API_SERVER}={head.dashboard_url}" in settings
 
 
 def test_only_who_has_the_token_may_ask(head: LocalRay) -> None:

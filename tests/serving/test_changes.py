@@ -80,6 +80,12 @@ def test_an_entity_that_is_put_is_found_and_linked_at_once(client: httpx.Client)
     assert f"changes={after['changes']}" in client.get("/version").headers["Deeped-Version"]
 
 
+def test_who_gives_more_than_is_kept_is_told(client: httpx.Client) -> None:
+    many = {"title": "Norrby Many", "aliases": [f"Many{number}" for number in range(1500)]}
+    reply = client.post("/entities", json=[{"title": "Norrby Few"}, many])
+    assert reply.json()["shortened"] == ["Norrby Many"]
+
+
 def test_documents_that_do_not_mention_it_get_the_same_bytes(client: httpx.Client) -> None:
     before = mentions_of(client, REPORT)
     client.put("/entities/P7", json=FALCON)

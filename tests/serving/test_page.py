@@ -309,7 +309,7 @@ def test_empty_text_is_not_sent(page: Page) -> None:
 def test_a_text_too_long_is_refused_with_the_reason(page: Page) -> None:
     page.run("arguments[0].value = 'a'.repeat(1000001)", page.one("#source"))
     page.one("#request .primary").click()
-    assert page.problem.startswith("That is too much for one request. ")
+    assert page.problem == "That is too much for one request. A text may have 1,000,000 characters."
     assert not page.all("[aria-busy=true]")
 
 
@@ -394,6 +394,17 @@ def test_an_unknown_entity_is_told_with_those_like_it(page: Page) -> None:
     page.run("location.hash = 'entity=Stanly+Cup'")
     page.until(lambda: page.all("#entity .problem"))
     assert "Perhaps 'Stanley Cup'?" in page.one("#entity .problem").text
+    page.until(lambda: page.all("#entity li a"))
+    page.one("#entity li a").click()
+    page.until(lambda: page.one("#entity h2").text == "Stanley Cup")
+
+
+def test_a_text_without_names_says_how_to_find_more(page: Page) -> None:
+    page.run(STAND_IN, [{"body": {"mentions": [], "version": VERSION}}])
+    page.send("Apples grow in an orchard.")
+    page.until(lambda: page.one("#status").text.startswith("No names found."))
+    page.one("input[name=mode][value=all]").click()
+    page.until(lambda: page.one("#status").text == "Nothing found to link.")
 
 
 def test_dark_colours_are_chosen_and_kept(example: Page, tmp_path: Path) -> None:

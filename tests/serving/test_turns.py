@@ -1,6 +1,7 @@
 """Long work takes turns with short work, and what hangs is ended."""
 
 import asyncio
+import faulthandler
 import itertools
 import math
 import subprocess
@@ -166,6 +167,24 @@ HANGS = [
     'threading.Thread(target=re.match, args=("(a+)+$", "a" * 60 + "b"), daemon=True).start()',
     'turns.take("short")',  # one turn that does not end, while the event loop is free
 ]
+
+
+def test_a_process_that_gets_its_time_late_is_given_more_before_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda after_s, exit: limits.append(after_s))
+
+    async def main() -> None:
+        watching = asyncio.create_task(turns_module.watch(Turns(), limit_s=1.0))
+        while len(limits) < 2:
+            await asyncio.sleep(0)
+        time.sleep(0.5)  # nobody's turn comes meanwhile
+        number = len(limits)
+        while len(limits) == number:
+            await asyncio.sleep(0)
+        watching.cancel()
+
+    asyncio.run(main())
+    assert limits[-1] > 4  # 1 s, and ten times what is left of 0.5 s after the tenth of a second between two looks
 
 
 def test_a_process_that_hangs_is_ended_with_its_traceback_and_no_other() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from deeped_ray.evaluation.datasets import read_dataset
 from deeped_ray.knowledge.base import KnowledgeBase
-from deeped_ray.linking import inputs as inputs_module
+from deeped_ray.linking import groups as groups_module
 from deeped_ray.linking.candidates import CandidateConfig
 from deeped_ray.linking.config import ModelKind
 from deeped_ray.linking.encoding import EncodedDocument, encode_document
@@ -70,7 +70,7 @@ def test_windows_of_a_long_training_document_teach_every_mention_once(
     inputs = LinkerInputs(corpus_kb, CandidateConfig())
     document = max(read_dataset("mini:train"), key=lambda document: len(document.mentions))
     whole = Examples.of(TrainingDocuments.of([document], [document]), inputs)
-    monkeypatch.setattr(inputs_module, "MAX_JOINT_MENTIONS", 2)
+    monkeypatch.setattr(groups_module, "MAX_JOINT_MENTIONS", 2)
     windows = Examples.of(TrainingDocuments.of([document], [document]), inputs)
     assert len(windows.train) > len(whole.train) == 1
     assert num_taught(windows) == num_taught(whole)

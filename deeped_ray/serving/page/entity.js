@@ -23,8 +23,19 @@ export async function showEntity(title, back) {
     section.append(facts(entity), element("div", { class: "columns" }, namesOf(names), neighborsOf(neighbors)));
     heading.focus({ preventScroll: true });
   } catch (error) {
-    if (!signal.aborted) section.append(element("p", { class: "problem", role: "alert" }, error.message));
+    if (signal.aborted) return;
+    section.append(element("p", { class: "problem", role: "alert" }, error.message));
+    if (error.status === 404) await showAlike(title, signal);
   }
+}
+
+/** Links to entities whose names are like one that is not known. */
+async function showAlike(name, signal) {
+  const body = JSON.stringify({ name, count: 5 });
+  const { resembling } = await ask("search", { method: "POST", body, signal }).catch(() => ({ resembling: [] }));
+  if (signal.aborted || !resembling.length) return;
+  const links = resembling.map(({ title }) => element("li", {}, element("a", { href: entityAddress(title) }, title)));
+  section.append(element("ul", { class: "measured" }, ...links));
 }
 
 export function leaveEntity() {

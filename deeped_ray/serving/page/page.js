@@ -91,8 +91,11 @@ function apply() {
   });
   showText(answer.text);
   const numLinked = mentions.filter((mention) => mention.entity).length;
-  say(`${mentions.length} ${mentions.length === 1 ? "mention" : "mentions"}, ${numLinked} linked`);
+  say(mentions.length ? `${mentions.length} ${mentions.length === 1 ? "mention" : "mentions"}, ${numLinked} linked` : nothingFound());
 }
+
+const nothingFound = () =>
+  mode() === "all" ? "Nothing found to link." : "No names found. “All that Wikipedia would link” finds more.";
 
 function showVersion({ deeped_ray, model, linker, knowledge_base }) {
   const short = (checksum) => checksum?.slice(0, 12) ?? "none";
@@ -409,7 +412,7 @@ function shownInGraph() {
 }
 
 function whyNoGraph() {
-  if (!mentions.length) return "Here is drawn which mentions support each other.";
+  if (!mentions.length) return "Which mentions support each other appears here.";
   if (mentions.length > MAX_GRAPH_MENTIONS && selected === null) return "Select a mention to see what supports it.";
   const isLocal = mentions.every(({ entity }) => !entity || entity.coherence === null);
   return isLocal ? "This model links every mention by itself." : "No mention here speaks for another.";

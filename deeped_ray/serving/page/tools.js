@@ -69,8 +69,13 @@ function explained({ status, headers }, detail, known) {
   const when = wait === null ? "in a moment" : /^\d+$/.test(wait) ? `in ${wait} s` : `after ${wait}`;
   if (status === 401) return known ? "The server does not know this token." : "This server asks for an API token.";
   if (status === 408) return "That took too long. Try a shorter text.";
-  if (status === 413) return `That is too much for one request. ${detail}`;
+  if (status === 413) return `That is too much for one request. ${inWords(detail)}`;
   if (status === 429 || status === 503) return `The server is busy. Try again ${when}.`;
   if (status >= 500) return `The server failed (error ${status}). Try again ${when}; its log says why.`;
   return detail;
 }
+
+const inWords = (detail) =>
+  detail.replace(/^text: String should have at most (\d+) characters$/, (_, limit) => {
+    return `A text may have ${Number(limit).toLocaleString("en")} characters.`;
+  });

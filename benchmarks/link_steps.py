@@ -1,10 +1,11 @@
 """Where a document's time goes: processor time of every step of linking, with reasons, everything that is remembered warm.
 
 Every step is timed without the steps inside it. Rounds repeat the same documents, and the median of the rounds counts.
-`--before` takes the JSON of an earlier run, and `--picture` draws both as bars.
+`--at-once` is how many documents one call links. `--before` takes the JSON of an earlier run, and `--picture` draws both
+as bars.
 
 python benchmarks/link_steps.py --kb KB --dataset aida:testa.tsv.gz --json after.json
-python benchmarks/link_steps.py ... --before before.json --picture docs/link-steps.png
+python benchmarks/link_steps.py ... --at-once 10 --before before.json --picture docs/link-steps.png
 """
 
 import functools

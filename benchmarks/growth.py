@@ -156,7 +156,8 @@ def together(attempts: Sequence[Row]) -> Row:
     """Attempts as one: plans of a resumed attempt are made anew, so the most pieces of a table are all of them."""
     found: Row = {name: sum(each[name] for each in attempts) for name in ("driver_s", "worker_s", "ray_s", "wall_s")}
     found |= {name: max(each[name] for each in attempts) for name in ("driver_gib", "worker_gib", "disk_mb")}
-    found["probe_s"] = sum(each["probe_s"] * each["wall_s"] for each in attempts) / found["wall_s"]
+    spent = [each["driver_s"] + each["worker_s"] for each in attempts]
+    found["probe_s"] = sum(each["probe_s"] * s for each, s in zip(attempts, spent, strict=True)) / max(sum(spent), 1e-9)
     pieces: Counter[str] = functools.reduce(operator.or_, (Counter(each["pieces"]) for each in attempts))
     return {**found, "core_s": found["driver_s"] + found["worker_s"], "pieces": pieces.total(), "tries": len(attempts)}
 

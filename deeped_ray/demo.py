@@ -6,6 +6,7 @@ its own links teach the linker. In a terminal the demo keeps serving; otherwise 
 """
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -41,7 +42,8 @@ def run_demo(kb: Path, *, port: int | None = None, keep_serving: bool = False) -
         require_free(port)
     start = time.monotonic()
     _say("starting a private Ray")
-    with local_ray() as ray:
+    # two are the replicas', and a job beside them waits for a free one for ever
+    with local_ray(num_cpus=max(os.cpu_count() or 1, 4)) as ray:
         submit(ray, "pipeline", "--kb", str(kb), "--until", "train_linker")
         _say("deploying the server")
         url = deploy(ray, kb, port=port, say=_say)
